@@ -1,10 +1,10 @@
 """`squall nimbus` without its command line: one Nimbus over a given store, assembled from its parts.
 
-A Nimbus has three threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters), and
-HTTP. With `start` and `stop` the Nimbus runs inside another program; `run` serves HTTP in the calling thread until
-`ask_to_stop` is called. The state directory (`squall.daemon.state_directory`) also holds `files/` (the files of topologies, by
-their SHA-256), `counters/` (the counters of topologies), and, unless squall.token.file names a different place, `token` (the
-operators' token, mode 0600).
+A Nimbus has four threads: control (elections, and the master while this Nimbus leads), housekeeping (files, counters),
+hand-overs (of pending tuples, after a rollback), and HTTP. With `start` and `stop` the Nimbus runs inside another program;
+`run` serves HTTP in the calling thread until `ask_to_stop` is called. The state directory (`squall.daemon.state_directory`)
+also holds `files/` (the files of topologies, by their SHA-256), `counters/` (the counters of topologies), and, unless
+squall.token.file names a different place, `token` (the operators' token, mode 0600).
 Must not know: the kind of store, the command line, signals.
 """
 
@@ -26,6 +26,7 @@ from nimbus.files.housekeeping import Housekeeping
 from nimbus.files.stored_files import FileStore
 from nimbus.http.app import make_app
 from nimbus.http.auth import Authenticator
+from nimbus.http.hand_overs import HandOvers
 from nimbus.http.handlers import Services
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
@@ -159,6 +160,7 @@ class NimbusDaemon:
         self.views = Views(store, self.counters, time.time, self._housekeeping.missing.lost)
         conf = {**defaults("daemon"), **settings.conf}
         services = Services(self.views, self.files, self._control, self._driver, conf, self._ask_supervisor)
+        self._hand_overs = HandOvers(services)
         authenticator = Authenticator(lambda: self._secrets.token, state.pair, store, self._control.given_up)
         changes = ChangeFiles(state.directory, time.time)
         app = make_app(services, authenticator, changes, self._listener.admission)
@@ -198,6 +200,7 @@ class NimbusDaemon:
         except SquallError as error:  # the store does not answer: the term ends with the session
             _log.warning("%s", error)
         self._housekeeping.stop()
+        self._hand_overs.stop()
         self._server.stop()
         self._server.join()
         self._opened.close()
@@ -208,6 +211,7 @@ class NimbusDaemon:
         _log.info("Nimbus %s answers at %s; its key is %s, its state is in %s", *where)
         self._driver.start(self._control)
         self._housekeeping.start()
+        self._hand_overs.start()
 
     # State
 

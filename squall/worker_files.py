@@ -106,9 +106,12 @@ _EXCHANGED: Final = (ORDERS, LEASE, HEARTBEAT, COUNTERS, END)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-#: The key of `Orders.conf` that says that the topology's version is on trial. It is no field of the orders, because a worker of
-#: the previous release, which an upgraded supervisor has taken over, refuses orders with a field that it does not know.
+#: The key of `Orders.conf` that says that the topology's version is on trial, and which version (id) returns if it fails. It is
+#: no field of the orders, because a worker of the previous release, which an upgraded supervisor has taken over, refuses orders
+#: with a field that it does not know.
 ON_TRIAL: Final = "squall.on.trial"
+#: In the orders to stop at a rollback: the version (id) that gets the pending trees of the worker's spouts.
+HEIR: Final = "squall.heir"
 
 
 class BadFile(SquallError):
@@ -155,7 +158,7 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
 
 def user_conf(orders: Orders) -> dict[str, Any]:
     """Return the configuration in a worker's orders, as users may see it."""
-    return {name: value for name, value in orders.conf.items() if name != ON_TRIAL}
+    return {name: value for name, value in orders.conf.items() if name not in (ON_TRIAL, HEIR)}
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -30,7 +30,7 @@ from supervisor.artifacts import Failed, Pending
 from supervisor.desired_state import TopologyView
 from supervisor.host_trouble import HostTrouble
 from supervisor.managed_worker import ManagedWorker, died, not_started
-from supervisor.orders import HostSettings, Own, occasion_of, orders_for
+from supervisor.orders import HostSettings, Own, occasion_of, orders_for, orders_to_stop
 from supervisor.plan import Action, Backoff, DesiredState, Goal, Key, Phase, Timeouts, soon
 from supervisor.process_host import ProcessHost
 from supervisor.rare_warnings import RareWarnings
@@ -261,7 +261,8 @@ class Supervisor:
         elif action is Action.SIGNAL:
             hosted.signal(self._time)
         elif action is Action.STOP:
-            hosted.stop(self._time)
+            last = hosted.orders
+            hosted.stop(self._time, None if last is None else orders_to_stop(last, store_view.views))
         elif action is Action.KILL:
             silent = plan.phase_of(hosted, self._time, self.timeouts) is Phase.SILENT
             hosted.kill(self._time, hosted.why_killed(self._time, None if silent else self.timeouts.stop))

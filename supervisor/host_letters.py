@@ -11,8 +11,9 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -114,6 +115,24 @@ class HostLetters:
                 done.add(id)
         return sorted(done)
 
+    def disinherit(self, topology: str, ids: Collection[str], why: str) -> list[str]:
+        """Note that no version sends these letters by itself any more, and why; return the ids of those that were there. Raises
+        `SquallError` or `OSError`."""
+        folder = self.folder(topology)
+        done: set[str] = set()
+
+        def without_heir(kept: KeptLetter) -> KeptLetter:
+            if kept.letter.id not in ids:
+                return kept
+            done.add(kept.letter.id)
+            return replace(kept, letter=replace(kept.letter, heir="", note=why))
+
+        if folder.path.is_dir():
+            with folder.locked():
+                for file in folder.files():
+                    folder.change_letters(file.name, without_heir)
+        return sorted(done)
+
     def kept(self, topology: str, id: str) -> bytes:
         """Return the bytes of a letter for another host. Raises `SquallError` if there is none, or its values are pickled."""
         for _, kept, _, _ in self._all(topology):
@@ -168,12 +187,14 @@ class HostLetters:
 
 @dataclass(frozen=True)
 class _Counted:
-    """What is known of a file: how many letters it has, and when the first and the last of them expires (None: never)."""
+    """What is known of a file: how many letters it has, when the first and the last of them expires (None: never), and how many
+    of them wait for which version."""
 
     stamp: tuple[int, int]
     letters: int
     first: float | None
     last: float | None
+    heirs: Mapping[str, int]
 
 
 class LetterCount:
@@ -190,15 +211,18 @@ class LetterCount:
         """Remove the letters that have expired, and return what is left. `now`: the wall clock."""
         before, self._known = self._known, {}
         counts: dict[str, int] = {}
+        heirs: Counter[str] = Counter()
         until: list[float | None] = []
         for path in sorted(_folders(self._letters.root))[:_MOST_TOPOLOGIES]:
             try:
-                self._count_folder(LetterFolder(path), now, before, counts, until)
+                self._count_folder(LetterFolder(path), now, before, counts, heirs, until)
             except (SquallError, OSError) as error:
                 if self._warnings.due(path, time.monotonic()):
                     _log.warning("the dead letters in %s cannot be counted at the moment: %s", path, error)
         last = None if None in until else max((each for each in until if each is not None), default=None)
-        return HeldLetters(self._supervisor, self._host, dict(sorted(counts.items())), last)
+        return HeldLetters(
+            self._supervisor, self._host, dict(sorted(counts.items())), last, dict(sorted(heirs.items()))
+        )
 
     def _count_folder(
         self,
@@ -206,6 +230,7 @@ class LetterCount:
         now: float,
         before: dict[Path, _Counted],
         counts: dict[str, int],
+        heirs: Counter[str],
         until: list[float | None],
     ) -> None:
         total = 0
@@ -225,6 +250,7 @@ class LetterCount:
                 known = self._expire(folder, file.name, now)
             self._known[path] = known
             total += known.letters
+            heirs.update(known.heirs)
             until += [known.last] if known.letters else []
         for task, id, file in folder.resends():  # also of tasks that are gone, so these expire too
             path = folder.path / RESEND / file.name
@@ -265,7 +291,11 @@ def _counted(letters: Collection[KeptLetter], stamp: tuple[int, int]) -> _Counte
     times = [each.letter.expires_at for each in letters]
     ends = [each for each in times if each is not None]
     return _Counted(
-        stamp, len(times), min(ends, default=None), None if None in times else max(ends, default=None)
+        stamp,
+        len(times),
+        min(ends, default=None),
+        None if None in times else max(ends, default=None),
+        Counter(each.letter.heir for each in letters if each.letter.heir),
     )
 
 

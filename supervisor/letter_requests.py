@@ -1,6 +1,7 @@
 """The requests of Nimbus about the dead letters of a supervisor's host: `POST /letters/<topology>/<action>` with JSON.
 
-`page` reads, `drop` removes, `resend` hands letters to a task of this host; `kept` and `accept` move a letter to another host.
+`page` reads, `drop` removes, `resend` hands letters to a task of this host; `disinherit` says that no version sends a letter by
+itself any more; `kept` and `accept` move a letter to another host.
 Must not know: sockets, who may ask.
 """
 
@@ -15,6 +16,7 @@ from msgspec import DecodeError, Struct, ValidationError, json
 
 from squall.api.letters import (
     AcceptRequest,
+    DisinheritRequest,
     DroppedAnswer,
     HandOverRequest,
     KeptAnswer,
@@ -44,6 +46,10 @@ def _resend(letters: HostLetters, name: str, asked: HandOverRequest) -> LetterId
     return LetterIdsRequest(letters.hand_over(name, asked.ids, asked.task))
 
 
+def _disinherit(letters: HostLetters, name: str, asked: DisinheritRequest) -> LetterIdsRequest:
+    return LetterIdsRequest(letters.disinherit(name, asked.ids, asked.why))
+
+
 def _kept(letters: HostLetters, name: str, asked: KeptRequest) -> KeptAnswer:
     return KeptAnswer(b64encode(letters.kept(name, asked.id)).decode())
 
@@ -60,6 +66,7 @@ _ACTIONS: Final[Mapping[str, tuple[type[Struct], Callable[[HostLetters, str, Any
     "page": (PageRequest, _page),
     "drop": (LetterIdsRequest, _drop),
     "resend": (HandOverRequest, _resend),
+    "disinherit": (DisinheritRequest, _disinherit),
     "kept": (KeptRequest, _kept),
     "accept": (AcceptRequest, _accept),
 }

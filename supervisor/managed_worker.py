@@ -228,14 +228,14 @@ class ManagedWorker(Running):
         self.orders, self.occasion = written, occasion
         self.signalled, self.behind = None, True
 
-    def stop(self, now: float) -> None:
-        """Order the worker to stop; kill it if its orders were lost."""
-        if self.orders is None:
+    def stop(self, now: float, orders: Orders | None) -> None:
+        """Order the worker to stop; kill it if its orders were lost (None)."""
+        if orders is None:
             self.kill(now, "it had to stop, and its orders were lost")
             return
         self.told_to_stop = now
         try:
-            self.give(replace(self.orders, asked="stop"), ("stop", "", None, self.orders.version))
+            self.give(orders, ("stop", "", None, orders.version))
         except OSError as error:
             _log.warning("%s cannot be given the order to stop, and gets SIGTERM: %s", self.label, error)
             self.container.terminate()

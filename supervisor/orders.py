@@ -12,8 +12,8 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from squall.cluster.records import Placement
-from squall.values import Address, Incarnation
-from squall.worker_files import ON_TRIAL, Orders
+from squall.values import Address, Incarnation, TopologyState
+from squall.worker_files import HEIR, ON_TRIAL, Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
@@ -65,7 +65,8 @@ def orders_for(
         tasks=record.tasks,
         finished=record.finished,
         conf=cast(
-            "Mapping[str, Any]", record.conf if record.replaces is None else {**record.conf, ON_TRIAL: True}
+            "Mapping[str, Any]",
+            record.conf if record.replaces is None else {**record.conf, ON_TRIAL: record.replaces},
         ),
         component_confs=cast("Mapping[str, Mapping[str, Any]]", record.component_confs),
         bundle=own.bundle,
@@ -75,6 +76,18 @@ def orders_for(
         lease_secs=host.lease_secs,
         seed=own.seed,
     )
+
+
+def orders_to_stop(orders: Orders, views: Mapping[str, TopologyView]) -> Orders:
+    """Return a worker's last orders. If its version is being rolled back, or was rolled back while this supervisor did not know
+    it, they name the version that has the name again. `views`: the topologies in the store, by their id."""
+    before, view = orders.conf.get(ON_TRIAL), views.get(orders.topology_id)
+    if view is not None:
+        rolled_back = view.record.state == TopologyState.FAILED and view.record.replaces == before
+    else:
+        rolled_back = before in views
+    conf = {**orders.conf, HEIR: before} if isinstance(before, str) and rolled_back else orders.conf
+    return replace(orders, asked="stop", conf=conf)
 
 
 def occasion_of(view: TopologyView) -> Occasion:

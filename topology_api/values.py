@@ -20,7 +20,8 @@ class Failure:
 
     reason: `"failed"` (a bolt failed or raised), `"timeout"` (no activity for
         `topology.message.timeout.secs`), `"lost"` (a worker that held part of the tree is gone), `"stopped"`
-        (the topology was killed first).
+        (the topology was stopped first: the source has to deliver the message again), `"handed over"` (a new version was
+        rolled back: Squall has written the values to the disk, for the version that returns).
     component, task: the bolt and its task that failed or held the tuple, None if not known.
     error: the text of the error or the reason given to `fail` or FailTuple; None if there is none.
     attempts: how many times the values were emitted, including the first time.

@@ -25,6 +25,7 @@ from squall.cluster.counters import SUMS, BadCounters, ComponentCounters, Worker
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
+from squall.dead_letters.letter import HANDED_OVER, undone
 from squall.reports.event_text import sentence
 from squall.reports.histogram import LatencyHistogram
 from squall.status import ComponentStatus, DownTask, TopologyStatus
@@ -150,6 +151,11 @@ class Counters:
             totals = {name: counted.totals(name, ()) for name in names}
             return WorkerCounters(totals, counted.latest_reports())
 
+    def left_over(self, topology_id: str) -> int:
+        """Return how many trees the spouts of a version that is rolled back have handed over."""
+        totals = self.final(topology_id).components.values()
+        return sum(each.failures.get(HANDED_OVER, 0) for each in totals)
+
     def keep(self, topology_ids: Collection[str], names: Collection[str] = ()) -> None:
         """Forget all topologies except those with these ids and those with these names."""
         with self._lock:
@@ -248,8 +254,7 @@ class Statuses:
 
 def _failed_attempts(spout: ComponentCounters) -> int:
     """Return how many attempts failed, also for workers of a release that counts only trees and replays."""
-    stopped = spout.failures.get("stopped", 0)
-    return max(spout.attempts_failed, spout.failed + spout.replayed - stopped)
+    return max(spout.attempts_failed, spout.failed + spout.replayed - undone(spout.failures))
 
 
 def components_of(description: Mapping[str, Any]) -> Components:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from nimbus.http.views import NoSuchPart, Views
-from nimbus.placement.resending import Recipient, problem_with, recipient_of, spout_tasks
+from nimbus.placement.resending import PassingReason, Recipient, problem_with, recipient_of, spout_tasks
 from squall.api import letters
 from squall.cluster.blobs import BadBlob
 from squall.cluster.records import BadRecord, Placement, TopologyRecord
@@ -28,6 +28,8 @@ S = TypeVar("S", bound=Struct)
 
 #: Seconds that a supervisor has for an answer: each change is written to its disk.
 CHANGE_SECS: Final = 20.0
+#: Why a letter is not sent again that another request has moved meanwhile, or that has expired.
+GONE: Final = "it is not there any more"
 
 
 def letter_hosts(services: Services, call: ApiCall[None, None]) -> tuple[int, letters.LetterHostsAnswer]:
@@ -55,64 +57,68 @@ def dead_letters(
     services: Services, call: ApiCall[letters.LetterQuery, None]
 ) -> tuple[int, letters.LetterPage]:
     query = call.query
-    with _asked(services, call.path) as ask:
-        asked = letters.PageRequest(query.after, [query.id] if query.id else None, query.values == "yes")
-        return 200, ask(letters.LetterPage, "page", asked)
+    with asked(services, call.path) as ask:
+        page = letters.PageRequest(query.after, [query.id] if query.id else None, query.values == "yes")
+        return 200, ask(letters.LetterPage, "page", page)
 
 
 def drop_letters(
     services: Services, call: ApiCall[None, letters.LetterIdsRequest]
 ) -> tuple[int, letters.DroppedAnswer]:
-    with _asked(services, call.path) as ask:
+    with asked(services, call.path) as ask:
         return 200, ask(letters.DroppedAnswer, "drop", call.body)
 
 
 def resend_letters(
     services: Services, call: ApiCall[None, letters.LetterIdsRequest]
 ) -> tuple[int, letters.ResentAnswer]:
-    views, name, holder = services.views, call.path["name"], call.path["supervisor"]
+    name, holder = call.path["name"], call.path["supervisor"]
+    with asked(services, call.path) as ask:
+        return 200, sent_again(services, ask, name, holder, call.body.ids)
+
+
+def sent_again(
+    services: Services, ask: Ask, name: str, holder: str, ids: Sequence[str]
+) -> letters.ResentAnswer:
+    """Hand letters to tasks that emit them. `ask`: asks their holder, a supervisor."""
+    views = services.views
     record = views.registry.topologies.readable(name)
     placements = _placements(views, record)
     described = _described(views, record)
     sent: list[str] = []
     unsent: list[letters.UnsentLetter] = []
     by_task: dict[Recipient, list[str]] = {}
-    with _asked(services, call.path) as ask:
-        found = _found(ask, call.body.ids)
-        missing = [id for id in call.body.ids if id not in {each.id for each in found}]
-        unsent += [letters.UnsentLetter(id, "it is not there any more") for id in missing]
-        reachable = {each.id for each in views.registry.all_supervisors() if each.url}
-        for number, letter in enumerate(found):
-            tasks = spout_tasks(record, name, letter.component, placements)
-            why = tasks.why or problem_with(letter, described.get(letter.component))
-            chosen = why or recipient_of(letter, number, holder, tasks, reachable)
-            if isinstance(chosen, Recipient):
-                by_task.setdefault(chosen, []).append(letter.id)
-            else:
-                unsent.append(letters.UnsentLetter(letter.id, chosen))
-        for recipient, ids in by_task.items():
-            if recipient.supervisor == holder:
-                asked = letters.HandOverRequest(ids, recipient.task)
-                done = ask(letters.LetterIdsRequest, "resend", asked).ids
-                sent += done
-                gone = [id for id in ids if id not in done]
-                unsent += [letters.UnsentLetter(id, "it is not there any more") for id in gone]
-                continue
-            try:
-                for id in ids:
-                    _move(
-                        services, ask, {"name": name, "supervisor": recipient.supervisor}, id, recipient.task
-                    )
-                    sent.append(id)
-            except SquallError as error:
-                unsent += [letters.UnsentLetter(id, str(error)) for id in ids if id not in sent]
-    return 200, letters.ResentAnswer(sent, unsent)
+    found = _found(ask, ids)
+    missing = [id for id in ids if id not in {each.id for each in found}]
+    unsent += [letters.UnsentLetter(id, GONE, True) for id in missing]
+    reachable = {each.id for each in views.registry.all_supervisors() if each.url}
+    for number, letter in enumerate(found):
+        tasks = spout_tasks(record, name, letter.component, placements)
+        why = tasks.why or problem_with(letter, described.get(letter.component))
+        chosen = why or recipient_of(letter, number, holder, tasks, reachable)
+        if isinstance(chosen, Recipient):
+            by_task.setdefault(chosen, []).append(letter.id)
+        else:
+            unsent.append(letters.UnsentLetter(letter.id, chosen, isinstance(chosen, PassingReason)))
+    for recipient, own in by_task.items():
+        if recipient.supervisor == holder:
+            done = ask(letters.LetterIdsRequest, "resend", letters.HandOverRequest(own, recipient.task)).ids
+            sent += done
+            unsent += [letters.UnsentLetter(id, GONE, True) for id in own if id not in done]
+            continue
+        try:
+            for id in own:
+                _move(services, ask, {"name": name, "supervisor": recipient.supervisor}, id, recipient.task)
+                sent.append(id)
+        except SquallError as error:
+            unsent += [letters.UnsentLetter(id, str(error), True) for id in own if id not in sent]
+    return letters.ResentAnswer(sent, unsent)
 
 
 def _move(services: Services, ask: Ask, to: Mapping[str, str], id: str, task: int) -> None:
     """Hand a letter to a task of another host. After a failure between the steps it is on both hosts, and may be sent twice."""
     kept = ask(letters.KeptAnswer, "kept", letters.KeptRequest(id))
-    with _asked(services, to) as ask_other:
+    with asked(services, to) as ask_other:
         ask_other(letters.LetterIdsRequest, "accept", letters.AcceptRequest(kept.file, task))
     ask(letters.DroppedAnswer, "drop", letters.LetterIdsRequest([id]))
 
@@ -146,7 +152,7 @@ class Ask:
 
 
 @contextmanager
-def _asked(services: Services, path: Mapping[str, str]) -> Iterator[Ask]:
+def asked(services: Services, path: Mapping[str, str]) -> Iterator[Ask]:
     """Connect to the supervisor that a path names."""
     record = services.views.supervisor(path["supervisor"])
     if not record.url:

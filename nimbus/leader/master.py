@@ -23,7 +23,7 @@ Must not know: user code. Nimbus never unpickles it, but works from the typed de
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import cast
 
 from nimbus.counters.counting import Counters
@@ -40,7 +40,7 @@ from nimbus.lifecycle.cleanup import (
     existing_record,
     readable_record,
 )
-from nimbus.lifecycle.notes import with_news
+from nimbus.lifecycle.notes import with_events, with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import USUAL_TERMS, Replacements, ReplaceTerms, check_proved
 from nimbus.lifecycle.states import KILLED
@@ -55,6 +55,7 @@ from squall.cluster import identity, paths
 from squall.cluster.records import HowReplaced, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
+from squall.reports.events import Event
 from squall.values import Incarnation
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
@@ -103,7 +104,7 @@ class Nimbus:
             earlier.keep(record, how)
 
         self._replacements = Replacements(
-            registry, self._assigner, replacing.timeout_secs, self._wall_clock, keep
+            registry, self._assigner, replacing.timeout_secs, self._wall_clock, keep, self.counters.left_over
         )
         self._intake = Intake(registry, keyring, self._replacements, stamp)
         self._backoff = TopologyBackoff()
@@ -287,6 +288,12 @@ class Nimbus:
     def count(self, topology_id: str, worker: str, incarnation: Incarnation, data: bytes) -> None:
         """Add the counters that a worker process wrote."""
         self.counters.count_bytes(topology_id, worker, incarnation, data)
+
+    def add_events(self, name: str, topology_id: str, events: Iterable[Event]) -> None:
+        """Keep events of a topology, if the version with this id still has the name."""
+        record = existing_record(self.registry, name)
+        if record.id == topology_id:
+            self.registry.topologies.update(record, with_events(record, events, self._wall_clock()))
 
     # Queries
 

@@ -225,6 +225,8 @@ class Replacements:
     wall_clock: Callable[[], float]
     #: Keeps what is known of a version that is about to end: (the version, how it ends).
     keep_ended: Callable[[TopologyRecord, HowReplaced], None]
+    #: Returns how many pending tuples the workers of a version (id) have left for the one that has the name again.
+    left_over: Callable[[str], int] = lambda _: 0
     #: Names that no topology has, and whose unreadable versions have been logged.
     _logged: set[str] = field(default_factory=set, init=False)
 
@@ -328,7 +330,10 @@ class Replacements:
 
     def _roll_back(self, record: TopologyRecord, before: TopologyRecord) -> None:
         self.keep_ended(record, "rolled back")
-        event = Event("rolled_back", version=record.id, successor=before.id, error=str(record.error))
+        left = self.left_over(record.id)
+        event = Event(
+            "rolled_back", version=record.id, successor=before.id, error=str(record.error), count=left
+        )
         self.registry.topologies.update(record, self._restored(before, event))
         _log.warning("%s: %s", record.name, sentence(event))
         self.registry.replaced.drop(record.name)

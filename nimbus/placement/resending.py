@@ -18,6 +18,10 @@ from squall.cluster.records import Placement, TopologyRecord
 MOVABLE: Final = "msgpack"
 
 
+class PassingReason(str):
+    """Why a letter cannot be sent again now; it can be when tasks run again, or a host is back."""
+
+
 @dataclass(frozen=True)
 class Recipient:
     """The task that sends a letter again, and its supervisor."""
@@ -51,7 +55,9 @@ def spout_tasks(
     for place in placements:
         if mine := sorted(running.intersection(place.tasks)):
             found.setdefault(place.supervisor, []).extend(mine)
-    return SpoutTasks(found, "" if found else f"no task of {component} runs at the moment: try again soon")
+    if not found:
+        return SpoutTasks({}, PassingReason(f"no task of {component} runs at the moment: try again soon"))
+    return SpoutTasks(found)
 
 
 def problem_with(letter: LetterEntry, described: Mapping[str, Any] | None) -> str:
@@ -90,4 +96,6 @@ def recipient_of(
             " rebalance the topology so that a task of the spout runs there"
         )
     others = [each for each in others if each.supervisor in reachable]
-    return others[number % len(others)] if others else f"{letter.component} runs on {where}, which is away"
+    if not others:
+        return PassingReason(f"{letter.component} runs on {where}, which is away")
+    return others[number % len(others)]

@@ -72,7 +72,8 @@ class LetterEntry(Struct, frozen=True, kw_only=True):
     `expires_at`: when the letter is removed (null: never). `acked`: whether a dead-letter bolt acked it. `resent`: how often it
     was sent again; `sent_to`: the task that is sending it again now. `note`: why it could not be sent again. `codec`: how the
     values are kept, `pickle` values are never read outside workers; "": they are not kept, for the reason in
-    `why_no_values`. `target`: the task of a direct emission, or 0."""
+    `why_no_values`. `target`: the task of a direct emission, or 0. `heir`: of a tuple that was pending at a
+    rollback, the version that is to send it, or ""."""
 
     id: str
     topology: str
@@ -96,6 +97,7 @@ class LetterEntry(Struct, frozen=True, kw_only=True):
     note: str = ""
     codec: str = ""
     why_no_values: str = ""
+    heir: str = ""
 
 
 class LetterPage(Struct, frozen=True):
@@ -108,10 +110,11 @@ class LetterPage(Struct, frozen=True):
 
 
 class UnsentLetter(Struct, frozen=True):
-    """A letter that was not sent again, and why; it stays."""
+    """A letter that was not sent again, and why; it stays. `passes`: whether it is gone, or can be sent later."""
 
     id: str
     why: str
+    passes: bool = False
 
 
 class ResentAnswer(Struct, frozen=True):
@@ -143,6 +146,13 @@ class HandOverRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
     ids: LetterIds
     task: Annotated[int, Meta(ge=1, le=999_999_999)]
+
+
+class DisinheritRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Letters that no version is to send by itself any more, and why."""
+
+    ids: LetterIds
+    why: str
 
 
 class KeptRequest(Struct, frozen=True, forbid_unknown_fields=True):

@@ -39,7 +39,7 @@ from topology_api.wording import shown
 #: older readers ignore.
 FORMAT = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
-_LATER = ("event", "cannot_start", "set_options", "by", "repeats")
+_LATER = ("event", "cannot_start", "set_options", "by", "repeats", "heirs")
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -277,6 +277,8 @@ class HeldLetters(Struct, frozen=True):
     topologies: Mapping[str, int]
     #: When the last of these letters expires, in seconds since 1970; None: one of them is kept without end.
     until: Finite | None = None
+    #: The version (id) that is to send them, since they were pending at a rollback -> how many of these letters are there.
+    heirs: Mapping[str, int] = {}
 
 
 Record = (

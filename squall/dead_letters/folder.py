@@ -193,6 +193,17 @@ class LetterFolder:
             self._replace(name, [each for each in letters if not wanted(each)])
         return taken
 
+    def change_letters(self, name: str, changed: Callable[[KeptLetter], KeptLetter]) -> None:
+        """Change letters of a file. To be called with the folder locked. Raises `SquallError` if the file is damaged, and
+        `OSError`."""
+        letters, damage = self.read(name)
+        after = [changed(each) for each in letters]
+        if after == letters:
+            return
+        if damage:
+            raise SquallError(damage)
+        self._replace(name, after)
+
     def _replace(self, name: str, letters: Iterable[KeptLetter]) -> None:
         write_bytes(self.path, name, encode(letters), 0o600, durable=True)
 

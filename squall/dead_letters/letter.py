@@ -1,4 +1,4 @@
-"""A dead letter as a value: a tuple that a spout gave up, why, and when.
+"""A dead letter as a value: a tuple that a spout gave up, why, and when; or a tuple that was pending at a rollback.
 
 Its values are shown as JSON where JSON carries them exactly, else as texts, so that a daemon or a command can show a letter
 without running the code of any class. The values themselves, which are needed to emit the tuple again, are kept beside it.
@@ -8,7 +8,7 @@ Must not know: files, spouts, commands.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +22,10 @@ MOST_SHOWN: Final = 64 * 1024
 MOST_TEXT: Final = 2000
 #: How deep a value may be nested that is shown as JSON.
 _DEEPEST: Final = 20
+#: The reason of trees that were pending when a version on trial was rolled back.
+HANDED_OVER: Final = "handed over"
+#: The reasons of trees that ended with their task, and that are still to be processed.
+UNDONE: Final = ("stopped", HANDED_OVER)
 _INTEGERS: Final = range(-(2**63), 2**64)
 
 
@@ -36,6 +40,8 @@ class DeadLetter:
     acked: whether a dead-letter bolt acked it. resent: how often it was sent again. target: the task of a direct emission, else
     0.
     note: why it could not be sent again.
+    heir: if it was pending when its version was rolled back: the version (id) that has the name again, and sends it; "" once it
+    could not, and for any other letter.
     codec: how its values are encoded; "": they are not kept, for the reason in `why_no_values`.
     """
 
@@ -58,6 +64,7 @@ class DeadLetter:
     resent: int = 0
     target: int = 0
     note: str = ""
+    heir: str = ""
     codec: str = ""
     why_no_values: str = ""
 
@@ -65,6 +72,11 @@ class DeadLetter:
     def order(self) -> tuple[float, str]:
         """The place of the letter in a list: the oldest come first."""
         return self.given_up_at, self.id
+
+
+def undone(failures: Mapping[str, int]) -> int:
+    """Return how many of a spout's failed trees, by reason, only ended with their task."""
+    return sum(failures.get(reason, 0) for reason in UNDONE)
 
 
 def shown_values(row: Sequence[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:

@@ -114,13 +114,26 @@ def _text(event: Event, named: bool) -> str:
                 " can be started on a host without the file: submit the topology again, with --replace"
             )
         case "rolled_back":
-            return f"the version {event.version} was rolled back, and {event.successor} has the name again: {event.error}"
+            left = f" ({_tuples(event.count)} were pending)" if event.count else ""
+            back = (
+                f"the version {event.version} was rolled back{left}, and {event.successor} has the name again"
+            )
+            return f"{back}: {event.error}"
+        case "handed_over":
+            pending = f"{_tuples(event.count)} of {event.component} that were pending in {event.version}"
+            if not event.error:
+                return f"{pending} were handed to {event.successor}"
+            return f"{pending} are kept as dead letters: {event.error} (`squall dead-letters {event.topology} list`)"
         case "replacement_gone":
             return f"the version that was to replace {event.version} is gone"
         case "unreadable":
             return f"{_VERSIONS.get(event.part, event.part)} cannot be read ({event.error}): repair or remove that value"
         case "text":
             return event.error
+
+
+def _tuples(count: int) -> str:
+    return f"{count:,} tuple{'s' * (count != 1)}"
 
 
 def _label(event: Event, named: bool) -> str:

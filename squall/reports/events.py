@@ -18,7 +18,8 @@ from squall.exact_structs import build_type_info
 Seconds = Annotated[float, Meta(ge=0, le=1e12)]
 CauseKind = Literal["killed", "reported", "signal", "status", "unknown"]
 Kind = Literal[
-    "died", "not_started", "waits", "host_lost", "file_lost", "rolled_back", "replacement_gone", "unreadable", "text"
+    "died", "not_started", "waits", "host_lost", "file_lost", "rolled_back", "handed_over", "replacement_gone", "unreadable",
+    "text",
 ]  # fmt: skip
 
 
@@ -56,7 +57,8 @@ class Event(Struct, frozen=True, omit_defaults=True):
     | waits | a worker waits for something that its host prepares | `part` |
     | host_lost | a host was given up | `host`; `workers` (that ran there); `within_secs` (how long it was silent) |
     | file_lost | no Nimbus has a file of the topology any more | `part` (the kind of file); `file` (its SHA-256) |
-    | rolled_back | the previous version has the name again | `version` (that failed); `successor`; `error` (why) |
+    | rolled_back | the previous version has the name again | `version` (that failed); `successor`; `error` (why); `count` |
+    | handed_over | its pending tuples were handed to `successor`, or are kept: `error` | `version`; `component`; `count` |
     | replacement_gone | a version that waited to replace another version is gone | `version` (that stays) |
     | unreadable | a version of the topology cannot be read in the store | `part` (which version); `error` |
     | text | a sentence from a daemon of an earlier release | `error` (the sentence) |
@@ -87,6 +89,9 @@ class Event(Struct, frozen=True, omit_defaults=True):
     file: str = ""
     version: str = ""
     successor: str = ""
+    component: str = ""
+    #: rolled_back: how many tuples were pending that Squall has kept; handed_over: how many of these.
+    count: Annotated[int, Meta(ge=0)] = 0
 
 
 def subject(event: Event) -> Event:

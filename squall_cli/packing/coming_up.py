@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from squall.api.answers import TopologyAnswer, WorkerEntry
+from squall.dead_letters.letter import undone
 from squall.reports.error_reports import STARTING, raised
 from squall.reports.event_text import repetition, sentence
 from squall.reports.events import Event, subject
@@ -27,6 +28,8 @@ from squall_cli.terminal.formats import plural, to_type, whole
 TROUBLE_SECS: Final = 30.0
 #: Seconds within which the workers of a failed version stop, and the previous version gets the name back.
 ROLLBACK_SECS: Final = 20.0
+#: Seconds within which the previous version usually gets the tuples that were pending.
+HAND_OVER_SECS: Final = 20.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Arrival:
     _down: float | None = field(default=None, init=False)
     #: When the topology was first seen as FAILED.
     _failed: float | None = field(default=None, init=False)
+    #: When the previous version was first seen with the name again.
+    _back: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._better = self.began  # the time of the last progress
@@ -138,6 +143,9 @@ class Arrival:
     def _other(self, status: TopologyAnswer, now: float) -> Seen:
         """Process a status of a different submission: the previous version still has the topology's name, or has it again."""
         if self._taken_over:
+            self._back = now if self._back is None else self._back
+            if now - self._back < HAND_OVER_SECS and is_handing_over(status, self._id):
+                return Seen("rolled back: its pending tuples are being handed to the previous version")
             return Seen("", failure=rolled_back(status, self._id))
         if status.state == "REPLACING":
             self.began = now
@@ -216,7 +224,7 @@ def all_fail(status: TopologyAnswer, spouts: Sequence[ComponentStatus]) -> str:
     the reason: all other failures follow from it."""
     name, reports = status.name, status.error_reports
     failed = sum(spout.failed for spout in spouts)
-    stopped = sum(spout.failures.get("stopped", 0) for spout in spouts)
+    stopped = sum(undone(spout.failures) for spout in spouts)
     first = next((spout.first_failure for spout in spouts if spout.first_failure), "")
     starts = (report for report in reports if report.call in STARTING)
     report = next(starts, None if first else next(iter(reports), None))
@@ -237,11 +245,22 @@ def shows_build(name: str) -> str:
 
 
 def rolled_back(status: TopologyAnswer, topology_id: str) -> str:
-    """Return a sentence saying that the version with this id is gone, and why. Rollbacks of other versions are not
-    mentioned."""
-    back = [event for event in status.events if event.kind == "rolled_back" and event.version == topology_id]
+    """Return a sentence saying that the version with this id is gone, and why; and lines about its pending tuples. Rollbacks of
+    other versions are not mentioned."""
+    back = _events_of(status, topology_id, "rolled_back")
     why = f": {own_paths(back[-1].error)}" if back else ""
-    return f"the new version of {status.name!r} was rolled back, the previous version has the name again{why}"
+    text = f"the new version of {status.name!r} was rolled back, the previous version has the name again{why}"
+    return "\n".join([text, *map(sentence, _events_of(status, topology_id, "handed_over"))])
+
+
+def is_handing_over(status: TopologyAnswer, topology_id: str) -> bool:
+    """Whether it is not known yet what became of the tuples that were pending in the version with this id."""
+    pending = sum(event.count for event in _events_of(status, topology_id, "rolled_back"))
+    return sum(event.count for event in _events_of(status, topology_id, "handed_over")) < pending
+
+
+def _events_of(status: TopologyAnswer, version: str, kind: str) -> list[Event]:
+    return [event for event in status.events if event.kind == kind and event.version == version]
 
 
 def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:

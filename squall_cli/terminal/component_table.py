@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from squall.dead_letters.letter import undone
 from squall.status import ComponentStatus
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless
@@ -115,7 +116,7 @@ def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float
 
 def with_left(component: ComponentStatus) -> ComponentStatus:
     """Return the figures to show: trees that were cut off when the topology stopped are pending, not failed."""
-    stopped = component.failures.get("stopped", 0) if component.kind == "spout" else 0
+    stopped = undone(component.failures) if component.kind == "spout" else 0
     return replace(component, failed=component.failed - stopped, pending=component.pending + stopped)
 
 

@@ -55,19 +55,22 @@ def test_a_new_version_takes_over_and_fails_no_tuple(run: ClusterRun) -> None:
 
 
 COUNTING = """
-import sys
+from pathlib import Path
 from topology_api import Bolt, Spout, TopologyBuilder
 
+FOLDER = Path(BOOKS)
+
 class Numbers(Spout):
+    "A source that cannot rewind: what it has given is gone."
     outputs = "number"
-    def open(self, context):
-        self.last = 0
     def next_tuple(self):
-        self.last += 1
-        self.emit([self.last], message_id=self.last)
+        last = FOLDER / "last"
+        number = int(last.read_text()) + 1 if last.exists() else 1
+        last.write_text(str(number))
+        self.emit([number], message_id=number)
         return 0.05
     def fail(self, message_id, failure):
-        with open(FAILED, "a") as file:
+        with open(FOLDER / "failed", "a") as file:
             file.write(failure.reason + "\\n")
 
 class Keep(Bolt):
@@ -79,6 +82,8 @@ class Keep(Bolt):
 class Write(Keep):
     def execute(self, tup):
         EXECUTE
+        with open(FOLDER / "written", "a") as file:
+            file.write(f"{tup['number']}\\n")
 
 def topology():
     builder = TopologyBuilder("counting")
@@ -90,11 +95,11 @@ def topology():
 
 
 def test_a_version_with_a_typo_is_rolled_back_and_gives_no_tuple_up(tmp_path: Path, run: ClusterRun) -> None:
-    failed = tmp_path / "failed"
+    """... and what was pending in it is processed by the version that returns."""
 
     def version(name: str, prepare: str = "pass", execute: str = "pass") -> str:
         file = tmp_path / f"{name}.py"
-        code = COUNTING.replace("FAILED", repr(str(failed)))
+        code = COUNTING.replace("BOOKS", repr(str(tmp_path)))
         file.write_text(code.replace("PREPARE", prepare).replace("EXECUTE", execute))
         return str(file)
 
@@ -105,11 +110,19 @@ def test_a_version_with_a_typo_is_rolled_back_and_gives_no_tuple_up(tmp_path: Pa
         "prepare": version("third", prepare="context.index == 1 and prin(context)"),
     }
     for where, file in typos.items():
-        done = run.daemons.squall("submit", file, "--replace", "--wait", "-w", "1")
+        done = run.daemons.squall("submit", file, "--replace", "--wait")
         assert done.returncode == 1, (where, done.stdout)
         assert "prin" in done.stderr, (where, done.stderr)
+        assert where == "prepare" or f"were handed to {first}" in done.stderr, done.stderr
         run.wait_for(lambda: run.status_of("counting")["id"] == first, "that the first version is back")
-    assert not failed.exists() or set(failed.read_text().split()) == {"stopped"}
+    assert set((tmp_path / "failed").read_text().splitlines()) == {"handed over"}
+    given = range(1, int((tmp_path / "last").read_text()) + 1)
+
+    def lost() -> set[int]:
+        return set(given).difference(map(int, (tmp_path / "written").read_text().split()))
+
+    run.wait_for(lambda: not lost(), "that each number is written")
+    run.wait_for(lambda: run.status_of("counting")["dead_letters"] == 0, "that no letter is left")
     run.obey("kill", "counting", "-w", "0")
 
 

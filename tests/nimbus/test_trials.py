@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.cluster.records import WorkerReport
+from squall.dead_letters.letter import HANDED_OVER
+from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
 from squall.values import Incarnation
 from tests.nimbus.transcripts import TWO_VERSIONS, Play, Scenario
@@ -151,3 +154,26 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
     assert dies(8, typo) == "FAILED"
     error = scenario.nimbus.topology("words").error
     assert error is not None and "3 times in a row" in error and typo in error
+
+
+def test_a_rollback_says_how_many_tuples_were_pending(scenario: Scenario) -> None:
+    scenario.play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 count words w1 emitted=9 attempts_failed=9
+    = nothing changes
+    @ 16 ticks
+    words FAILED (its tuples fail: of 9 settled attempts 9 failed)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    """
+    )
+    record = scenario.nimbus.topology("words")
+    spout = ComponentCounters(emitted=9, failed=9, failures={HANDED_OVER: 7, "stopped": 2})
+    counted = WorkerCounters({"lines": spout}, number=9)
+    scenario.nimbus.counters.count(record.id, "w1", Incarnation(2, 0), counted)
+    stopped = WorkerReport("w1", Incarnation(2, 0), True, False, False, True, None)
+    scenario.nimbus.report("words", "w1", stopped)
+    (event,) = [note.fact for note in scenario.nimbus.topology("words").notes]
+    assert (event.kind, event.version, event.count) == ("rolled_back", record.id, 7)
+    assert "was rolled back (7 tuples were pending), and" in sentence(event)

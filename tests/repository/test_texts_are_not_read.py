@@ -50,6 +50,8 @@ ALLOWED = {
     "squall_io/spark/sink/errors.py": "Spark",
     "squall_io/spark/stores/hadoop_errors.py": "Hadoop's and py4j's exceptions",
     "squall/dead_letters/contents.py:squall dead letters 1\n": "the line with which a file of letters begins",
+    "worker/tasks/final_failures.py:handed over": "a value of Failure.reason",
+    "worker/tasks/spout_letters.py:handed over": "a value of Failure.reason",
     "supervisor/exits.py": "faulthandler's output",
     "supervisor/silence.py": "faulthandler's output",
     "worker/errors/reports.py:<frozen importlib": "Python: names of frozen modules",

@@ -11,7 +11,7 @@ from squall.api.answers import TopologyAnswer
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
 from squall_cli.cluster.placed import LAG_SECS
-from squall_cli.packing.coming_up import ROLLBACK_SECS, TROUBLE_SECS, Arrival
+from squall_cli.packing.coming_up import HAND_OVER_SECS, ROLLBACK_SECS, TROUBLE_SECS, Arrival
 from tests.squall_cli.fake_nimbus import component, happened, outline, status_of, topology, worker
 
 
@@ -299,6 +299,36 @@ def test_a_replacement_that_failed_is_waited_for_until_the_previous_version_is_t
     late = arrival(replaces=True)
     late.update(failed, 1.0)
     assert "no such table" in str(late.update(failed, 1.0 + ROLLBACK_SECS).failure)
+
+
+def test_the_wait_for_a_rollback_ends_when_the_pending_tuples_were_handed_over_or_kept() -> None:
+    back = msgspec.structs.replace(rolled_back("words-1", "its tuples fail"), count=5)
+    facts: dict[str, Any] = {
+        "topology": "words",
+        "version": "words-1",
+        "successor": "words-0",
+        "component": "lines",
+    }
+    handed = Event("handed_over", count=3, **facts)
+    kept = Event("handed_over", count=2, error="words has no spout lines any more", **facts)
+    coming = arrival(replaces=True)
+    coming.update(status(), 0)
+    for now, events in ((1, [back]), (2, [back, handed])):
+        seen = coming.update(status(id="words-0", **happened(*events)), now)
+        assert (seen.failure, "being handed to" in seen.now) == (None, True)
+    first, *lines = str(coming.update(status(id="words-0", **happened(back, handed, kept)), 3).failure).split(
+        "\n"
+    )
+    assert first.endswith("the previous version has the name again: its tuples fail")
+    assert lines == [
+        "3 tuples of lines that were pending in words-1 were handed to words-0",
+        "2 tuples of lines that were pending in words-1 are kept as dead letters: words has no spout lines any more"
+        " (`squall dead-letters words list`)",
+    ]
+    late = arrival(replaces=True)
+    late.update(status(), 0)
+    late.update(status(id="words-0", **happened(back)), 1)
+    assert late.update(status(id="words-0", **happened(back)), 1 + HAND_OVER_SECS).failure is not None
 
 
 def test_a_replacement_that_never_had_the_name_is_reported_as_well() -> None:

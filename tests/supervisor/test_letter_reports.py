@@ -50,3 +50,20 @@ def test_the_record_of_a_host_that_is_away_stays_until_its_letters_must_have_exp
     assert registry.letters.names() == ["endless", "gone"]
     reports.round(500.0)
     assert registry.letters.names() == ["endless"]
+
+
+def test_letters_that_wait_for_a_version_are_counted_until_it_has_got_them_or_cannot(tmp_path: Path) -> None:
+    registry = Registry(InMemoryStore())
+    letters = HostLetters(tmp_path / "letters")
+    reports = LetterReports(LetterCount(letters, "s1", "host"), registry, "s1")
+    waiting = [kept_letter(number, heir="orders-1-0") for number in range(1, 4)]
+    letters.folder("orders").add([*waiting, kept_letter(4)], 100.0)
+    reports.round(200.0)
+    assert registry.letters.get("s1") == HeldLetters("s1", "host", {"orders": 4}, None, {"orders-1-0": 3})
+    letters.hand_over("orders", ["000000000001"], 7)
+    assert letters.disinherit("orders", ["000000000002", "00000000000f"], "no stream") == ["000000000002"]
+    reports.round(201.0)
+    assert registry.letters.get("s1") == HeldLetters("s1", "host", {"orders": 4}, None, {"orders-1-0": 1})
+    (kept,) = letters.page("orders", ids=["000000000002"]).letters
+    assert (kept.heir, kept.note) == ("", "no stream")
+    assert letters.disinherit("gone", ["000000000002"], "no stream") == []

@@ -15,7 +15,7 @@ from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
 from squall.values import Incarnation, TaskRow, TopologyState
-from squall.worker_files import ON_TRIAL, WorkerHeartbeat, user_conf
+from squall.worker_files import HEIR, ON_TRIAL, WorkerHeartbeat, user_conf
 from supervisor.desired_state import (
     TopologyView,
     desired_states,
@@ -28,6 +28,7 @@ from supervisor.orders import (
     Own,
     occasion_of,
     orders_for,
+    orders_to_stop,
     ports_of,
 )
 from supervisor.plan import DesiredState
@@ -71,6 +72,35 @@ def test_orders_of_a_version_on_trial_say_so_in_a_form_that_older_workers_ignore
     )
     assert ON_TRIAL in on_trial.conf and ON_TRIAL not in orders_for(VIEW, OWN, AROUND, {}).conf
     assert user_conf(on_trial) == RECORD.conf
+
+
+def view_of(state: str, id: str = "words-2-0", replaces: str | None = "words-1-0") -> TopologyView:
+    return replace(
+        VIEW, record=structs.replace(RECORD, id=id, state=getattr(TopologyState, state), replaces=replaces)
+    )
+
+
+@pytest.mark.parametrize(
+    ("views", "heir"),
+    [
+        ([view_of("FAILED")], "words-1-0"),  # its trial failed
+        (
+            [view_of("ACTIVE", "words-1-0", None)],
+            "words-1-0",
+        ),  # it was rolled back while this supervisor was away
+        ([view_of("ACTIVE")], None),  # its worker leaves the host
+        ([view_of("KILLED", replaces=None)], None),
+        ([view_of("FAILED", replaces=None)], None),  # it had proved that it runs
+        ([], None),
+    ],
+)
+def test_only_at_a_rollback_the_orders_to_stop_name_the_version_that_returns(
+    views: list[TopologyView], heir: str | None
+) -> None:
+    on_trial = orders_for(view_of("ACTIVE"), OWN, AROUND, {})
+    stop = orders_to_stop(on_trial, {view.record.id: view for view in views})
+    assert (stop.asked, stop.conf.get(HEIR), HEIR in user_conf(stop)) == ("stop", heir, False)
+    assert HEIR not in orders_to_stop(orders_for(VIEW, OWN, AROUND, {}), {"words-1-0": VIEW}).conf
 
 
 def test_incarnations_are_the_latest_known_ones() -> None:

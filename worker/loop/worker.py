@@ -490,8 +490,10 @@ class Worker:
         return min((time for time in times if time is not None), default=None)
 
 
-def set_on_trial(worker: Worker, on_trial: bool) -> None:
-    """While the version is on trial, no failure uses up a tuple's attempts."""
+def set_on_trial(worker: Worker, on_trial: bool, heir: str = "") -> None:
+    """While the version is on trial, no failure uses up a tuple's attempts. `heir`: the version that gets the pending trees,
+    since this one is rolled back."""
     worker.on_trial = on_trial
     for spout in worker.spouts:
         spout.outages.on_trial = on_trial
+        spout.letters.heir = heir

@@ -30,6 +30,7 @@ from squall.worker_files import (
     EXIT_STOPPED,
     EXIT_SUPERSEDED,
     EXIT_UNOPENED,
+    HEIR,
     ON_TRIAL,
     BadFile,
     Orders,
@@ -270,7 +271,7 @@ class Daemon:
         if orders.version != before.version:
             self.topology = orders_topology(self.topology, orders)
             self.worker.replan(plan_of(orders, self.topology, self.directory))
-        set_on_trial(self.worker, ON_TRIAL in orders.conf)
+        set_on_trial(self.worker, ON_TRIAL in orders.conf, str(orders.conf.get(HEIR, "")))
         self.lease.set_seconds(orders.lease_secs)
         self.ask(orders.asked)
         self.publish_flags()

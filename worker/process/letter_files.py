@@ -87,16 +87,17 @@ class LetterFiles:
     def _within(self, kept: KeptLetter) -> KeptLetter:
         """Return a letter that has room in an empty folder: for a larger one the spout would wait for ever."""
         size = size_of(kept)
-        if kept.letter.resent or on_disk(size) <= self.most:
+        if kept.letter.resent or kept.letter.heir or on_disk(size) <= self.most:
             return kept
         most = f"all dead letters together may take {self.most:,} (topology.dead.letters.mb)"
         return as_text_only(kept.letter, f"the letter has {size:,} bytes with its values; {most}")
 
     def _fitting(self, letters: list[KeptLetter]) -> list[KeptLetter]:
         """Return the first letters, as many as there is room for; letters that a dead-letter bolt has acked make room. A letter
-        that was sent again has its room already."""
+        that was sent again has its room already. Letters for another version are all kept: they were in memory until now, and
+        soon leave again."""
         here = {id for task, id, _ in self.folder.resends() if task == self.task}
-        sizes = [0 if each.letter.id in here else size_of(each) for each in letters]
+        sizes = [0 if each.letter.id in here or each.letter.heir else size_of(each) for each in letters]
 
         def lack() -> int:
             new = on_disk(sum(sizes))
@@ -148,7 +149,8 @@ class LetterFiles:
             return
         try:
             with self.folder.locked():  # an operator may send it again at this moment
-                self.folder.add([replace(kept, letter=replace(kept.letter, note=why))], self.wall_clock())
+                back = replace(kept.letter, note=why, heir="")
+                self.folder.add([replace(kept, letter=back)], self.wall_clock())
                 self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             _log.warning("dead letter %s cannot be put back: %s", id, error)
@@ -173,7 +175,7 @@ def cannot_write(folder: Path, error: Exception) -> NotKept:
     text = getattr(error, "strerror", None) or str(error)
     return NotKept(
         "dead letters cannot be written",
-        f"a tuple is given up, and its dead letter cannot be written into {folder}: {text}. Until it can, the tuple is pending",
+        f"dead letters cannot be written into {folder}: {text}",
     )
 
 

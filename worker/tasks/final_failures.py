@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from squall.dead_letters.letter import HANDED_OVER
 from squall.transport.frames import RECOVERED
 from topology_api import EmitError, Failure
 from topology_api.topology import DEAD_LETTERS
@@ -40,22 +41,42 @@ def own_trees(task: SpoutTask, completed: list[Emission]) -> list[Emission]:
 def keep_and_fail(task: SpoutTask, now: float, enough: float) -> None:
     """Keep the letters of the tuples that were given up, then call `fail` for them, until `produced` reaches `enough`."""
     letters = task.letters
-    if letters.are_due(now) and (why := letters.keep(now)) is not None:
+    if letters.are_due(now) and (why := letters.keep(now)) is not None and not task.stopping:
         report(task, f"the spout waits: {why.text}")
     while letters.due and task.produced < enough:
         kept = letters.due.popleft()
         fail_for_good(task, kept.emission, kept.failure, kept.id)
 
 
-def fail_unkept(task: SpoutTask, failure: Failure) -> None:
-    """Make the final calls of a task that is being stopped. What cannot be kept is stopped like the open trees, and no dead
-    letter: its source has to read it again."""
+def fail_left(task: SpoutTask, failure: Failure) -> None:
+    """Make the final calls of a task that is being stopped, for the trees that are left.
+
+    If its version is rolled back, and the task has the values of its trees, they become letters for the version that has the
+    name again; their reason says so, since a source that delivered them again would double them.
+    """
     letters = task.letters
     letters.withdraw_all("")
+    if letters.heir and task.replay is not None:
+        fail_unkept(task, failure)  # what was given up before; it is no part of what is handed over
+        fail_open(task, replace(failure, reason=HANDED_OVER))
+    else:
+        fail_open(task, failure)
+    fail_unkept(task, failure)
+    fail_open(task, failure)
+
+
+def fail_unkept(task: SpoutTask, failure: Failure) -> None:
+    """Keep the letters that are left, and call `fail`. What cannot be kept is stopped like open trees, and no dead letter: its
+    source has to read it again."""
+    letters = task.letters
     letters.retry_at = 0.0
     while letters.undone:
         keep_and_fail(task, task.now(), float("inf"))
         unkept, letters.batch = letters.batch, []
+        lost = sum(cause.reason == HANDED_OVER for _, cause in unkept)
+        if lost and letters.waits is not None:
+            what = f"{lost:,} pending tuples are not handed over to {letters.heir}, and fail as stopped"
+            report(task, f"{what}: {letters.waits.text}")
         for emission, cause in unkept:
             fail_for_good(task, emission, replace(failure, attempts=cause.attempts))
 
@@ -73,9 +94,12 @@ def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter:
             task.letters.resends -= 1
         else:
             task.letters.stopped(again)
-    if task.first_failure is None and failure.reason != "stopped":
+    handed_over = failure.reason == HANDED_OVER
+    if task.first_failure is None and failure.reason != "stopped" and not handed_over:
         task.first_failure = task.now(), f"{what}: {why}"
-    if letter and (again is not None or not send_to_bolts(task, message_id, row, output, failure, letter)):
+    if letter and handed_over:
+        task.letters.keeper.bolt_done(letter, acked=False)  # no bolt gets it: it is not given up
+    elif letter and (again is not None or not send_to_bolts(task, message_id, row, output, failure, letter)):
         task.letters.keeper.bolt_done(letter, acked=False)
         report(task, f"given up: {why}", f"{what}, values {short(row)}")
     if again is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from squall.dead_letters.letter import UNDONE
 from squall.reports.histogram import LatencyHistogram
 from squall.transport.frames import DIED, HUNG, RECOVERED
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
@@ -21,8 +22,7 @@ from worker.errors.reports import failure_text
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.final_failures import (
     fail_for_good,
-    fail_open,
-    fail_unkept,
+    fail_left,
     keep_and_fail,
     make_room,
     may_resend,
@@ -119,10 +119,10 @@ class SpoutTask(Task):
     def exhausted(self) -> bool:
         """Whether the source has ended and every tree has had its final call.
 
-        During a run, finished trees may be in no list, so the answer is False. After a tree has failed as "stopped", the answer
-        is False, too: the next process that opens the spout has to read the tree's tuple again.
+        During a run, finished trees may be in no list, so the answer is False. After a tree has failed as "stopped", or was
+        handed over, the answer is False, too: the tree's tuple is still to be processed.
         """
-        if not (self.finished and self.opened) or "stopped" in self.given_up:
+        if not (self.finished and self.opened) or not self.given_up.keys().isdisjoint(UNDONE):
             return False
         at_rest = self.closed if self.stopped else not (self.busy or self.yielded)
         return at_rest and not self.pending and not self.has_final_calls
@@ -461,10 +461,7 @@ class SpoutTask(Task):
         self.emitter.close_for("its task is being stopped")
         while self.has_final_calls:
             self.make_final_calls(self.now(), float("inf"))
-        failure = Failure(reason, None, None, None, 0)
-        fail_open(self, failure)
-        fail_unkept(self, failure)
-        fail_open(self, failure)
+        fail_left(self, Failure(reason, None, None, None, 0))
 
     def close(self) -> None:
         """Make the final call for every open tree, then call `close`."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final
 
-from squall.dead_letters.letter import DeadLetter, clean, shown_values, text_of
+from squall.dead_letters.letter import HANDED_OVER, DeadLetter, clean, shown_values, text_of
 from topology_api import Context, Failure
 from worker.tracking.dead_letters import GivenUp, LetterKeeper, MemoryLetters, NotKept
 from worker.tracking.tracker import Emission
@@ -56,6 +56,8 @@ class SpoutLetters:
         self.context = context
         self.keeper: LetterKeeper = keeper or MemoryLetters()
         self.random = Random(0)
+        #: The version that gets the pending trees of this one when its task is stopped, since it has the name again; "": none.
+        self.heir = ""
         self.batch: list[tuple[Emission, Failure]] = []
         self.due: deque[Kept] = deque()
         #: Why the letters of `batch` cannot be kept; None: they can, or there are none.
@@ -97,10 +99,11 @@ class SpoutLetters:
         message_id, row, output, target, _, since, _ = emission
         failure = replace(failure, error=None if failure.error is None else clean(failure.error))
         given_up_at = self.keeper.time_of(now)
+        heir = self.heir if failure.reason == HANDED_OVER else ""
         if type(message_id) is Resent:
             before, attempts = message_id.letter, message_id.letter.attempts + failure.attempts
             again = replace(before, failure=failure, attempts=attempts, given_up_at=given_up_at, acked=False)
-            return GivenUp(replace(again, resent=before.resent + 1, note=""), row)
+            return GivenUp(replace(again, resent=before.resent + 1, note="", heir=heir), row)
         values, as_text = shown_values(row)
         context = self.context
         letter = DeadLetter(
@@ -119,6 +122,7 @@ class SpoutLetters:
             emitted_at=self.keeper.time_of(since),
             given_up_at=given_up_at,
             target=target,
+            heir=heir,
         )
         return GivenUp(letter, row)
 

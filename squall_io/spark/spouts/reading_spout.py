@@ -108,7 +108,7 @@ class ReadingSpout(Spout):
         self._task.settle(message_id)
 
     def fail(self, message_id: object, failure: Failure) -> None:
-        """Settle an item that failed for good."""
+        """Settle an item that failed for good, or that Squall hands to the version that returns."""
         if failure.reason != "stopped":
             self._task.settle(message_id)
 
