@@ -51,6 +51,8 @@ COMMANDS: Final = {
     "dead-letters": Entry("Show the tuples that a topology gave up, and send them again.", "dead_letters"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
+    "backup": Entry("Write all topologies of a cluster into a file.", "backup"),
+    "restore": Entry("Bring back the topologies of a backup.", "backup:restore"),
     "nimbuses": Entry("List the Nimbuses of a cluster and their keys.", "nimbuses"),
     "supervisors": Entry("List the hosts of a cluster and their slots.", "supervisors"),
     "nimbus": Entry("Start a Nimbus, a master of a cluster.", "daemons:nimbus"),

@@ -214,7 +214,8 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
 
 def _check_parts(services: Services, submission: Submission) -> None:
     """Check the versions and the files of a submission."""
-    check_versions(submission, own_versions(), services.views.registry.all_supervisors())
+    name, packed = submission.topology.name, submission.versions
+    check_versions(name, packed, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
 

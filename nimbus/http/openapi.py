@@ -67,6 +67,8 @@ def schemas() -> dict[str, Schema]:
     found: dict[str, Schema] = {}
     for shapes, is_answer in ((sent, True), (taken, False)):
         for name, schema in schema_components(dict.fromkeys(shapes), ref_template=REF + "{name}")[1].items():
+            if name in found:  # it is sent and taken
+                continue
             schema["description"] = " ".join(str(schema.get("description", "")).split())
             if is_answer and "properties" in schema and name not in _WITHOUT_DEFAULTS:
                 schema["required"] = list(schema["properties"])

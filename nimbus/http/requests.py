@@ -72,10 +72,10 @@ async def read_json(request: Request, limit: int) -> Any:
         data += chunk
         if len(data) > limit:
             raise over
-    return await run_in_threadpool(_parsed, bytes(data)) if data else None
+    return await run_in_threadpool(parsed_json, bytes(data)) if data else None
 
 
-def _parsed(data: bytes) -> Any:
+def parsed_json(data: bytes) -> Any:
     """Parse JSON, and accept only JSON that can be written again: not nested too deeply, without NaN."""
     too_deep = BadRequest([f"the body is nested more than {_MOST_LEVELS} levels deep"])
     try:

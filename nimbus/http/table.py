@@ -11,11 +11,13 @@ from typing import Any, Final, Generic
 
 from msgspec import Struct
 
-from nimbus.http import dead_letters, handlers
+from nimbus.http import backups, dead_letters, handlers
 from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.http.handlers import ApiCall, Body, Query, Services
 from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
+from nimbus.submission.restoration import read_restoration
 from squall.api import answers, letters, requests, versions
+from squall.api import backups as backup_structs
 from squall.exact_structs import build_type_info
 
 API: Final = "/api/v1"
@@ -78,6 +80,8 @@ class Endpoint(Generic[Query, Body]):
 AnyEndpoint = Endpoint[Any, Any]
 
 DEAD_LETTERS: Final = "Dead letters"
+BACKUPS: Final = "Backups"
+_RESTORATION: Final = JsonBody(backup_structs.RestoreRequest, read_restoration)
 _LETTER_IDS: Final = JsonBody(letters.LetterIdsRequest, lambda body: read(letters.LetterIdsRequest, body))
 
 TABLE: Final[tuple[AnyEndpoint, ...]] = (
@@ -210,6 +214,28 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         group=DEAD_LETTERS,
     ),
     Endpoint(
+        "GET", f"{API}/topologies/{{name}}/backup", backups.backup,
+        "All lasting records of a topology, with the secrets in its settings", {200: backup_structs.TopologyBackup},
+        leads="always", errors=(404, 409), group=BACKUPS,
+    ),
+    Endpoint(
+        "GET", f"{API}/topologies/{{name}}/bundles/{{id}}", backups.bundle,
+        "The description and the pickles of a version of a topology", {200: backup_structs.BundleAnswer},
+        leads="always", errors=(404,), group=BACKUPS,
+    ),
+    Endpoint(
+        "POST", f"{API}/restores", backups.restore, "Restore a topology from a backup, with all its versions",
+        {201: backup_structs.RestoredAnswer, 200: backup_structs.RestoredAnswer}, leads="always", body=_RESTORATION,
+        body_limit=BODY_LIMIT, errors=(400, 409, 413, 422), group=BACKUPS,
+        notes={200: "if it was already restored by this request: nothing is done again"},
+    ),
+    Endpoint(
+        "POST", f"{API}/restore-checks", backups.check_restore,
+        "Check what `POST /restores` checks, as far as its files are there, and change nothing",
+        {200: backup_structs.RestoredAnswer}, leads="always", body=_RESTORATION, body_limit=BODY_LIMIT, reads=True,
+        errors=(400, 409, 413, 422), group=BACKUPS,
+    ),
+    Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file of a topology; the body is its bytes",
         {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
         notes={200: "if the file was already there"}, group="Files", name="put_file",
@@ -249,7 +275,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
 build_type_info(
     *(
         kind
-        for module in (answers, letters, requests, versions)
+        for module in (answers, backup_structs, letters, requests, versions)
         for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, Struct)
     )

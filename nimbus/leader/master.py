@@ -23,7 +23,8 @@ Must not know: user code. Nimbus never unpickles it, but works from the typed de
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import cast
 
 from nimbus.counters.counting import Counters
@@ -48,8 +49,11 @@ from nimbus.lifecycle.transition import message_timeout, restart_deadlines, tran
 from nimbus.lifecycle.versions import EarlierVersions
 from nimbus.placement.supervisors import Supervisors, set_drained
 from nimbus.submission.accept import Intake, check_wait
+from nimbus.submission.backups import Restorer, backup_of
+from nimbus.submission.restoration import Restoration
 from nimbus.submission.set_options import rebalanced
 from nimbus.submission.submission import Submission
+from squall.api.backups import TopologyBackup
 from squall.clock import Clock
 from squall.cluster import identity, paths
 from squall.cluster.records import HowReplaced, TopologyRecord, WorkerReport
@@ -59,6 +63,7 @@ from squall.reports.events import Event
 from squall.values import Incarnation
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
+from topology_api.topology import Topology
 from topology_api.wording import typed
 
 _log = logging.getLogger(__name__)
@@ -107,6 +112,7 @@ class Nimbus:
             registry, self._assigner, replacing.timeout_secs, self._wall_clock, keep, self.counters.left_over
         )
         self._intake = Intake(registry, keyring, self._replacements, stamp)
+        self._restorer = Restorer(registry, keyring)
         self._backoff = TopologyBackoff()
         self._steps = TopologySteps(
             registry,
@@ -138,12 +144,8 @@ class Nimbus:
         if record is not None:
             self._follow_up()
             return record
-        try:
+        with self._swept_on_errors():
             record = self._intake.accept(submission, self._wall_clock())
-        except StoreError:  # the write may have arrived nevertheless, or may still arrive
-            self._steps.sweep_at = sweep_at = self._clock.now() + SWEEP_AFTER
-            self.due = sweep_at if self.due is None else min(self.due, sweep_at)
-            raise
         self._follow_up()
         try:
             known = readable_record(self.registry, record.name)
@@ -159,6 +161,23 @@ class Nimbus:
     def submitted(self, submission: str) -> TopologyRecord | None:
         """Return the topology that was submitted with this key, or None."""
         return self._intake.submitted(submission)
+
+    def restore(
+        self, restoration: Restoration, bundles: Mapping[str, Topology]
+    ) -> tuple[TopologyRecord, bool]:
+        """Write a topology that comes from a backup; return its record, and whether an earlier request with the same key wrote
+        it. `bundles`: those of its versions, by their ids. Raises what `Restorer.restore` raises."""
+        record = self._intake.submitted(restoration.key)
+        if record is None:
+            with self._swept_on_errors():
+                now, time = self._clock.now(), self._wall_clock()
+                written = self._restorer.restore(restoration, bundles, now, time)
+        self._follow_up()
+        return (written, False) if record is None else (record, True)
+
+    def check_restore(self, restoration: Restoration, bundles: Mapping[str, Topology]) -> None:
+        """Raise what `restore` raises, and change nothing. `bundles`: those that are there already."""
+        self._restorer.check(restoration, bundles)
 
     def activate(self, name: str) -> None:
         """Let the spouts of a topology run."""
@@ -301,6 +320,10 @@ class Nimbus:
         """Return the record of a topology; raise `NoSuchTopology` if there is no record."""
         return existing_record(self.registry, name)
 
+    def backup(self, name: str) -> TopologyBackup:
+        """Return all lasting records of a topology. Raises `NoSuchTopology`, `BadTopology` or `BadRecord`."""
+        return backup_of(self.registry, name)
+
     # Time
 
     def tick(self, now: float | None = None) -> None:
@@ -338,6 +361,17 @@ class Nimbus:
     def close(self) -> None:
         """Stop listening to the store; the topologies continue."""
         self._unwatch()
+
+    @contextmanager
+    def _swept_on_errors(self) -> Iterator[None]:
+        """Sweep some time after a new topology could not be written: the write may have arrived nevertheless, or may still
+        arrive."""
+        try:
+            yield
+        except StoreError:
+            self._steps.sweep_at = sweep_at = self._clock.now() + SWEEP_AFTER
+            self.due = sweep_at if self.due is None else min(self.due, sweep_at)
+            raise
 
     def _follow_up(self) -> None:
         """Carry out the next steps of a command. The command itself has been written already, so it takes effect even if the

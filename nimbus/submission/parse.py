@@ -16,6 +16,7 @@ from msgspec import Struct, ValidationError, convert
 
 from nimbus.files.stored_files import KINDS, UnsoundFile, checked_name
 from nimbus.submission.submission import Submission
+from squall.api.backups import BundleAnswer
 from squall.api.problems import named, problems_of
 from squall.api.requests import SubmitRequest
 from squall.cluster.records import SupervisorRecord
@@ -80,18 +81,13 @@ def read_submission(body: object) -> Submission:
     key = values.get("submission", "")
     if len(key) > _KEY_LENGTH or not key.isprintable():
         problems.append(f"'submission' is a key of at most {_KEY_LENGTH} printable characters")
-    problems.extend(_problems_of_files(values.get("files", {})))
-    pickles = {}
-    for component, text in values.get("pickles", {}).items():
-        try:
-            pickles[component] = b64decode(text, validate=True)
-        except (binascii.Error, ValueError):
-            problems.append(f"pickles[{component!r:.80}] is not base64")
+    problems.extend(problems_of_files(values.get("files", {})))
+    pickles, damaged = _decoded(values.get("pickles", {}))
+    problems += damaged
     if problems:
         raise BadRequest(problems, "the submission")
     request = convert(values, SubmitRequest)
-    _check_size(request.description, pickles)
-    topology = Topology.from_description(request.description, pickles)
+    topology = _topology(request.description, pickles)
     conf, component_confs = checked_confs(topology, request.conf, request.component_confs)
     checked_confs(
         topology, request.options.topology, request.options.components
@@ -129,17 +125,45 @@ def checked_confs(
 
 
 def check_versions(
-    submission: Submission, own: Mapping[str, str], supervisors: Iterable[SupervisorRecord]
+    name: str, packed: Mapping[str, str], own: Mapping[str, str], supervisors: Iterable[SupervisorRecord]
 ) -> None:
-    """Raise `VersionMismatch`, which names both versions, if a worker on this cluster could not read the pickles."""
+    """Raise `VersionMismatch`, which names both versions, if a worker on this cluster could not read the pickles. `packed`: the
+    versions with which the topology was packed."""
     others = [("this Nimbus", own)]
     others += [(f"supervisor {record.id} on {record.host}", record.versions) for record in supervisors]
-    problems = misfits(submission.versions, others)
+    problems = misfits(packed, others)
     if problems:
-        raise VersionMismatch(submission.topology.name, problems)
+        raise VersionMismatch(name, problems)
 
 
-def _problems_of_files(files: Mapping[str, str]) -> list[str]:
+def read_bundle(body: object, what: str) -> Topology:
+    """Return the topology of a bundle in a JSON value. Raises what `read_submission` raises."""
+    bundle = read(BundleAnswer, body, what)
+    pickles, damaged = _decoded(bundle.pickles)
+    if damaged:
+        raise BadRequest(damaged, what)
+    return _topology(bundle.description, pickles)
+
+
+def _decoded(texts: Mapping[str, str]) -> tuple[dict[str, bytes], list[str]]:
+    """Return (component -> its pickle, the problems of those that are not base64)."""
+    pickles: dict[str, bytes] = {}
+    problems = []
+    for component, text in texts.items():
+        try:
+            pickles[component] = b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            problems.append(f"pickles[{component!r:.80}] is not base64")
+    return pickles, problems
+
+
+def _topology(description: Mapping[str, object], pickles: Mapping[str, bytes]) -> Topology:
+    _check_size(description, pickles)
+    return Topology.from_description(description, pickles)
+
+
+def problems_of_files(files: Mapping[str, str]) -> list[str]:
+    """Return the problems of the files that a topology names, kind -> SHA-256."""
     problems = [
         f"files names {kind!r:.80}: the kinds are {', '.join(KINDS)}" for kind in files if kind not in KINDS
     ]

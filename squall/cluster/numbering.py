@@ -58,6 +58,19 @@ def next_number(store: Store, name: str, above: int = 0) -> int:
         return number
 
 
+def raise_to(store: Store, name: str, number: int) -> None:
+    """Let the counter continue above a number that another cluster has used."""
+    path = paths.counter(name)
+    while (last := next_number(store, name)) < number:
+        try:
+            found = store.get(path)
+            if found is not None and found[0] == str(last).encode():
+                write_over(store, path, str(number).encode(), found[1])
+                return
+        except Conflict:
+            continue  # another process got a number
+
+
 def _of_submissions(store: Store) -> Iterator[int]:
     for above in paths.OF_TOPOLOGIES:
         for name in store.children(above):

@@ -59,10 +59,11 @@ class OfTheFile(Exception):
     gets that error."""
 
 
-def pieces_of(source: Path, size: int, progress: Progress | None) -> Iterator[bytes]:
-    """Yield exactly the first `size` bytes of a file, even if the file grows meanwhile."""
+def pieces_of(source: Path, start: int, size: int, progress: Progress | None) -> Iterator[bytes]:
+    """Yield exactly `size` bytes of a file, even if the file grows meanwhile."""
     done = 0
     with source.open("rb") as file:
+        file.seek(start)
         while done < size:
             try:
                 piece = file.read(min(_PIECE, size - done))
@@ -232,12 +233,18 @@ class Client:
         return True
 
     def put_file(
-        self, path: str, source: Path | str, progress: Progress | None = None, timeout: float | None = None
+        self,
+        path: str,
+        source: Path | str,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+        part: tuple[int, int] | None = None,
     ) -> Any:
-        """Send the bytes of a file, and return the JSON of the answer. `timeout`: seconds for this answer."""
-        size = Path(source).stat().st_size
+        """Send the bytes of a file, and return the JSON of the answer. `timeout`: seconds for this answer; `part`: send only
+        the bytes from (start, size)."""
+        start, size = (0, Path(source).stat().st_size) if part is None else part
         headers = {"Content-Length": str(size), "Content-Type": "application/octet-stream"}
-        body = partial(pieces_of, Path(source), size, progress)
+        body = partial(pieces_of, Path(source), start, size, progress)
         return self._ask(_Request("PUT", _target(path), headers, body, timeout=timeout))
 
     def get_file(self, path: str, target: BinaryIO, limit: int | None = None) -> str:

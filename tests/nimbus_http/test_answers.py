@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -138,6 +139,20 @@ def roll_back(ask: Asked, store: InMemoryStore) -> None:
         ask("POST", "topologies/{name}/rollback", {"submission": "a key"}, name="again")
 
 
+def restore_as_another(ask: Asked, topology_id: str) -> None:
+    """Restore a topology "words" under another name, and repeat the request."""
+    parts = {"name": "words", "id": topology_id}
+    found = [ask("GET", f"topologies/{{name}}/{part}", **parts) for part in ("backup", "bundles/{id}")]
+    backup, bundle = (
+        json.dumps(each).replace('"words"', '"back"').replace(topology_id, "back-1-1") for each in found
+    )
+    digest = hashlib.sha256(bundle.encode()).hexdigest()
+    ask("PUT", "files/{sha256}", bundle.encode(), sha256=digest)
+    body = {"submission": "its key", "backup": json.loads(backup), "bundles": {"back-1-1": digest}}
+    for place in ("restore-checks", "restores", "restores"):
+        assert ask("POST", place, body)["id"] == "back-1-1"
+
+
 def test_every_described_answer_matches_the_document(
     cluster: Cluster, store: InMemoryStore, tmp_path: Path
 ) -> None:
@@ -181,6 +196,7 @@ def test_every_described_answer_matches_the_document(
         assert len(ask("POST", f"{letters}/{{supervisor}}/resend", two, **names)["unsent"]) == 2
         assert ask("POST", f"{letters}/{{supervisor}}/drop", two, **names)["dropped"] == ["000000000001"]
     roll_back(ask, store)
+    restore_as_another(ask, topology_id)
     ask("POST", "checks", submission(words("another")))
     for change in ("deactivate", "activate", "rebalance"):
         ask("POST", f"topologies/{{name}}/{change}", {}, name="words")

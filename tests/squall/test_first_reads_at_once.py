@@ -51,5 +51,5 @@ def test_each_module_with_structs_has_their_descriptions_built() -> None:
         if "Struct, frozen" in (text := path.read_text(encoding="utf-8")) or "msgspec.Struct)" in text
         if "build_type_info(" not in text and "Decoder(_" not in text
     ]
-    api = [f"squall/api/{name}.py" for name in ("answers", "letters", "requests", "versions")]
+    api = [f"squall/api/{name}.py" for name in ("answers", "backups", "letters", "requests", "versions")]
     assert without == [*api, "squall/transport/effects.py"]

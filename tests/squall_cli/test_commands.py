@@ -20,8 +20,8 @@ from topology_api.errors import InvalidConfig
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
     "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback", "errors",
-    "logs", "stack", "dead-letters", "top", "drain", "nimbuses", "supervisors", "nimbus", "supervisor", "dev", "zookeeper",
-    "config", "version", "table", "reprocess", "replay", "completion",
+    "logs", "stack", "dead-letters", "top", "drain", "backup", "restore", "nimbuses", "supervisors", "nimbus",
+    "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess", "replay", "completion",
 ]  # fmt: skip
 
 # All that a user may type, from the API page and the help texts, is understood.
@@ -38,6 +38,7 @@ UNDERSTOOD = [
     "top --json --delay 5",
     "drain host-1 --wait",
     "drain host-1 --undo",
+    "backup /var/backups/squall/monday.tar",
     "nimbuses --json",
     "supervisors --json",
     "nimbus --zookeeper h:1,i:2 --listen 0.0.0.0:6627 --state here",

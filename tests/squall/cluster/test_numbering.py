@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.numbering import ASSIGNMENTS, SUBMISSIONS, next_number
+from squall.cluster.numbering import ASSIGNMENTS, SUBMISSIONS, next_number, raise_to
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport, encode
 from squall.cluster.store import Store, Unavailable
 from squall.values import Incarnation, TopologyState
@@ -115,6 +115,16 @@ def test_a_counter_behind_its_callers_last_number_does_not_go_back(store: InMemo
     store.put(paths.counter(ASSIGNMENTS), b"3")
     assert next_number(store, ASSIGNMENTS, above=8) == 9
     assert next_number(store, ASSIGNMENTS, above=8) == 10
+
+
+@pytest.mark.parametrize(("held", "follows"), [(None, 101), (b"7", 101), (b"500", 502), (b"nonsense", 101)])
+def test_a_raised_counter_continues_above_that_number_and_never_goes_back(
+    store: InMemoryStore, held: bytes | None, follows: int
+) -> None:
+    if held is not None:
+        store.put(paths.counter(ASSIGNMENTS), held)
+    raise_to(store, ASSIGNMENTS, 100)
+    assert next_number(store, ASSIGNMENTS) == follows
 
 
 def test_a_repair_that_timed_out_gives_no_number_twice(store: InMemoryStore) -> None:
