@@ -384,6 +384,8 @@ class Worker:
         if not task.jobs:
             task.busy_since = self.now()
         task.jobs += 1
+        if (growth := self.environment.growth) is not None:
+            job = growth.begin(task, job)
         if task.threaded and not self.inline:
             self.threads.submit(task, job)
         else:

@@ -381,7 +381,10 @@ class Daemon:
 
     def counters(self) -> WorkerCounters:
         """Return the worker's counters."""
-        counters = with_wall_clock(worker_counters(self.worker), self.wall_clock)
+        worker = self.worker
+        if (growth := worker.environment.growth) is not None:
+            growth.share_out(list(worker.tasks.values()), worker.running, self.lease.now())
+        counters = with_wall_clock(worker_counters(worker), self.wall_clock)
         return replace(counters, process=self.meter.read())
 
     def send_keep_alives(self, trees: bool) -> None:
