@@ -97,8 +97,8 @@ class MemoryGrowth:
         measured.left = measured.drawn = self.random.randint(1, max(1, round(2 * usual) - 1))
 
     def share_out(self, tasks: Iterable[Task], running: Task | None, now: float) -> None:
-        """Share out what has grown outside of measured runs. Call this about once a second. `running`: the task that the worker's
-        loop runs."""
+        """Share out what has grown outside of measured runs. Call this about once a second. `running`: the task that the loop
+        runs."""
         self.latest = self.read().resident
         times: dict[int, float] = {}
         for task in tasks:
@@ -131,3 +131,9 @@ class MemoryGrowth:
             return 0
         known = max(0.0, float(self.latest - self.at_start))
         return int(max(0.0, measured.grown) * min(1.0, known / total)) // LEAST * LEAST
+
+    def most(self) -> tuple[int, int] | None:
+        """Return the task that has more than half of the growth, and its bytes; None: there is none."""
+        grown = {task: self.of(task) for task in list(self.tasks)}
+        task = max(grown, key=grown.__getitem__, default=None)
+        return None if task is None or 2 * grown[task] <= sum(grown.values()) else (task, grown[task])
