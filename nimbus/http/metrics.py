@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 from nimbus.http.views import Views, letters_by_topology
@@ -126,7 +127,7 @@ def _loads(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator
     loads = [
         ({**labels, "task": str(load.task)}, load) for labels, status in rows for load in status["loads"]
     ]
-    times = [sample for labels, load in loads for sample in _quantiles(labels, vars(load), "execute_")]
+    times = [sample for labels, load in loads for sample in _quantiles(labels, asdict(load), "execute_")]
     text = "Seconds that a call of a bolt's task takes, since its worker began."
     yield from _one("squall_task_execute_seconds", "gauge", text, times)
     busy = [(labels, load.busy) for labels, load in loads if load.busy is not None]

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 #: How many rows of the window are taken by the summary, the table's header and the footer.
 AROUND: Final = 5
-#: The most lines about what needs attention; the workers get a quarter of a window that has at least so many rows left.
+#: The most lines about problems. The workers get a quarter of the rows if at least `ROOM_FOR_WORKERS` rows are left.
 MOST_TROUBLES: Final = 3
 ROOM_FOR_WORKERS: Final = 12
 
@@ -214,7 +214,8 @@ def picture(moment: ClusterMoment, problem: str, width: int, height: int, tasks:
     """Return all lines to draw: at most as many as the window has, but at least one component with its summary, header and
     footer."""
     room = max(1, height - AROUND)
-    below = [*trouble_lines(moment.busy, moment.workers, width)][: min(MOST_TROUBLES, room - 1)]
+    below = [*trouble_lines(moment.busy, moment.workers, width)][: min(MOST_TROUBLES, room // 5)]
+    below = [(), *below] if below else []
     room -= len(below)
     workers: list[Line] = []
     if room >= ROOM_FOR_WORKERS:

@@ -161,7 +161,7 @@ def busiest(workers: Sequence[BusyWorker]) -> list[BusyWorker]:
 
 
 def trouble_lines(busy: Sequence[Busy], workers: Sequence[BusyWorker], width: int) -> Iterator[Line]:
-    """Yield lines about what needs attention, each with its topology."""
+    """Yield lines about problems, each with its topology."""
     for topology in dict.fromkeys(each.topology for each in busy):
         own = [each for each in busy if each.topology == topology]
         components = {each.name: each.component for each in own}

@@ -107,7 +107,7 @@ def test_workers_are_shown_with_what_their_processes_use(width: int) -> None:
 
 def test_a_low_window_keeps_the_components() -> None:
     text = "\n".join(drawn(80, 10))
-    assert "WORKER" not in text and "leaking" in text
+    assert "RESTARTS" not in text and "leaking" in text
 
 
 def test_lines_below_name_topology_and_task() -> None:

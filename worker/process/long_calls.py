@@ -23,7 +23,7 @@ from worker.tasks.async_bolt import AsyncCall
 
 #: Seconds after which a call of a bolt is reported.
 LONG_CALL: Final = 5.0
-#: Seconds after which place and tuple are sent, so that whoever sees a long call has them.
+#: Seconds after which place and tuple are sent, so that they are known when the call is long.
 SEEN: Final = 2.0
 #: The text of a report.
 TEXT: Final = f"a call has not returned for {LONG_CALL:.0f} s"
