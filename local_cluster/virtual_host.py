@@ -32,7 +32,8 @@ from topology_api import Topology
 from worker.loop.peers import waiting_in
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import worker_counters
-from worker.loop.worker import Worker, set_on_trial
+from worker.loop.trial import set_on_trial
+from worker.loop.worker import Worker
 
 MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 #: Receives a worker's counters: (topology id, worker, incarnation, counters).

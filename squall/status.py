@@ -35,6 +35,8 @@ class TaskLoad:
     seconds that a call took (`execute`, or `execute_batch` for a whole batch); None for spouts, and before the first call.
     call_since: since when the present call runs (a value of `time.time()`; in a local cluster in one process, of its
     clock), once it has run for a second; call_place: the line of user's code where the call is; call_tuple: the tuple.
+    grew: by how many bytes the memory of the worker's process has grown in calls of the task (an estimate, in whole megabytes);
+    None if unknown.
     """
 
     task: int
@@ -45,6 +47,7 @@ class TaskLoad:
     call_since: float | None = None
     call_place: str = ""
     call_tuple: str = ""
+    grew: int | None = None
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,8 @@ _TABLE = (
     ),
     Option(
         "topology.worker.memory.mb", (int, type(None)), None, "megabytes", "topology",
-        "How much resident memory a worker process may use. At 80 % the worker's log has a warning with its tasks; at 100 % "
-        "the worker drains and ends with this reason, at 125 % without a drain, and is started again. Null: no limit.",
+        "How much resident memory a worker process may use. At 80 % the worker's log and squall status have a warning; at "
+        "100 % the worker drains and ends with this reason, at 125 % without a drain, and is started again. Null: no limit.",
         _or_null(_whole(1, 100_000_000, "megabytes"), "no limit"),
     ),
     Option(

@@ -15,7 +15,7 @@ from nimbus.lifecycle.states import IllegalTransition
 from nimbus.placement.supervisors import NoSuchSupervisor
 from nimbus.submission.parse import BadRequest, TooLarge, VersionMismatch
 from nimbus.submission.repeated import NoRollback
-from squall.api.answers import ErrorAnswer
+from squall.api.errors import ErrorAnswer
 from squall.cluster.records import BadRecord
 from squall.cluster.store import Deposed, StoreError, TooBig, Unavailable
 from squall.daemon.command_loop import NotInTime, Stopped

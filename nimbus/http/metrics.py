@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 from nimbus.http.views import Views, letters_by_topology
@@ -37,11 +38,8 @@ _OF_PROCESSES: Final[tuple[tuple[str, str, Callable[[WorkerEntry], float | None]
     ),
     ("resident_memory_bytes", "Resident memory of a worker's process.", lambda each: each.rss),
     ("threads", "Threads of a worker's process.", lambda each: each.threads),
-    (
-        "restarts",
-        "Restarts of a worker in this version of the assignment.",
-        lambda each: each.incarnation.restart,
-    ),
+    ("restarts", "Restarts of a worker in this version of the assignment.", lambda each: each.restarts),
+    ("memory_limit_bytes", "The limit of topology.worker.memory.mb.", lambda each: each.memory_limit),
 )
 
 _QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
@@ -107,9 +105,13 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
         yield from _one(metric, kind, text, [(labels, status[key]) for labels, status in rows])
     down = [(labels, len(status["down"])) for labels, status in rows]
-    yield from _one(
-        "squall_component_tasks_down", "gauge", "Tasks of a bolt that fail for every tuple.", down
-    )
+    text = "Tasks of a bolt that fail for every tuple."
+    yield from _one("squall_component_tasks_down", "gauge", text, down)
+    since = [
+        ({**labels, "task": str(each.task)}, each.since) for labels, status in rows for each in status["down"]
+    ]
+    text = "Since when a task has failed for every tuple, in seconds since 1970."
+    yield from _one("squall_task_down_since_seconds", "gauge", text, since)
     yield from _loads(rows)
     latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."
@@ -119,17 +121,15 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
 
 def _loads(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:
     """Yield how long the bolts' calls take, and the present load of each task."""
-    times = [
-        ({**labels, "quantile": quantile}, status[f"execute_{key}"])
-        for labels, status in rows
-        for key, quantile in _QUANTILES
-        if status[f"execute_{key}"] is not None
-    ]
+    times = [sample for row in rows for sample in _quantiles(*row, "execute_")]
     text = "Seconds that a call of a bolt takes."
     yield from _one("squall_component_execute_seconds", "gauge", text, times)
     loads = [
         ({**labels, "task": str(load.task)}, load) for labels, status in rows for load in status["loads"]
     ]
+    times = [sample for labels, load in loads for sample in _quantiles(labels, asdict(load), "execute_")]
+    text = "Seconds that a call of a bolt's task takes, since its worker began."
+    yield from _one("squall_task_execute_seconds", "gauge", text, times)
     busy = [(labels, load.busy) for labels, load in loads if load.busy is not None]
     text = "Share of the last ten seconds that a task was in calls, from 0 to 1."
     yield from _one("squall_task_busy_ratio", "gauge", text, busy)
@@ -138,6 +138,9 @@ def _loads(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator
     calls = [(labels, load.call_since) for labels, load in loads if load.call_since is not None]
     text = "When the call began that a task has been in for more than a second, in seconds since 1970."
     yield from _one("squall_task_call_start_seconds", "gauge", text, calls)
+    grown = [(labels, load.grew) for labels, load in loads if load.grew is not None]
+    text = "Bytes by which the memory of the worker's process grew in calls of a task: an estimate."
+    yield from _one("squall_task_memory_growth_bytes", "gauge", text, grown)
 
 
 def _processes(views: Views, names: list[str]) -> Iterator[str]:
@@ -175,9 +178,9 @@ def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iter
     yield from (_line("squall_component_histogram_count", *sample) for sample in counts)
 
 
-def _quantiles(labels: Mapping[str, str], values: Mapping[str, Any]) -> list[_Sample]:
-    known = [(key, quantile) for key, quantile in _QUANTILES if values[key] is not None]
-    return [({**labels, "quantile": quantile}, values[key]) for key, quantile in known]
+def _quantiles(labels: Mapping[str, str], values: Mapping[str, Any], prefix: str = "") -> list[_Sample]:
+    known = [(values[prefix + key], quantile) for key, quantile in _QUANTILES]
+    return [({**labels, "quantile": quantile}, value) for value, quantile in known if value is not None]
 
 
 def _one(name: str, kind: str, text: str, values: Sequence[_Sample]) -> Iterator[str]:

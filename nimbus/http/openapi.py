@@ -15,7 +15,7 @@ from msgspec.json import schema_components
 from nimbus.http.errors import MEANINGS
 from nimbus.http.table import ANYBODY, DAEMONS, OPERATORS, SUPERVISORS, TABLE, AnyEndpoint
 from squall import __version__
-from squall.api.answers import ErrorAnswer
+from squall.api.errors import ErrorAnswer
 from squall.reports.events import Cause, Event
 
 Schema = dict[str, Any]

@@ -16,6 +16,7 @@ from typing import Any, Final
 from msgspec import convert
 
 from nimbus.counters.counting import Counters, Statuses
+from nimbus.http.worker_entries import entry_of, state_of
 from nimbus.lifecycle.cleanup import view_of
 from nimbus.lifecycle.progress import LifecycleView, is_on_trial, why_not_up, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
@@ -24,7 +25,7 @@ from squall.api import answers
 from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.leadership import leads_since
-from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord, WorkerReport
+from squall.cluster.records import BadRecord, Placement, SupervisorRecord, TopologyRecord
 from squall.cluster.registry import Registry, name_of
 from squall.cluster.store import Store
 from squall.packages.versions import own_versions
@@ -219,6 +220,7 @@ class Views:
             submitted=record.submitted,
             files=dict(record.files),
             dead_letters=sum(letters_by_topology(self.registry, self.now()).get(name, {}).values()),
+            now=self.now(),
         )
 
     def record(self, name: str) -> TopologyRecord:
@@ -315,18 +317,11 @@ class Views:
             used = None
             if report is not None and not report.stopped:
                 used = counted.get((place.worker, report.incarnation))
+            supervised = place.supervisor in view.supervisors
+            tasks = [rows[task] for task in place.tasks if task in rows]
+            host = hosts.get(place.supervisor)
             found.append(
-                answers.WorkerEntry(
-                    worker=place.worker,
-                    supervisor=place.supervisor,
-                    host=hosts.get(place.supervisor),
-                    slot=place.slot,
-                    incarnation=place.incarnation if report is None else report.incarnation,
-                    tasks=[rows[task] for task in place.tasks if task in rows],
-                    opened=report is not None and report.opened,
-                    state=state_of(report, leaving, place.supervisor in view.supervisors),
-                    **({} if used is None else vars(used)),
-                )
+                entry_of(place, report, state_of(report, leaving, supervised), tasks, host, record.conf, used)
             )
         return found
 
@@ -457,19 +452,6 @@ def error_entry(report: ErrorReport) -> answers.ErrorEntry:
 
 def _used(workers: Iterable[answers.SlotEntry]) -> int:
     return len({worker.slot for worker in workers})
-
-
-def state_of(report: WorkerReport | None, leaving: bool | None, supervised: bool) -> str:
-    """Return a worker's state in one word. `leaving`: whether the worker was withdrawn; None: the worker is gone."""
-    if not supervised:
-        return "LOST"
-    if leaving is None or (report is not None and report.stopped):
-        return "STOPPED"
-    if leaving:
-        return "STOPPING"
-    if report is None or not report.opened:
-        return "STARTING"
-    return "DRAINED" if report.drained else "RUNNING"
 
 
 def _unreadable(name: str, reason: str) -> answers.TopologySummary:

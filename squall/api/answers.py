@@ -8,7 +8,6 @@ Must not know: paths, handlers, who reads an answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -208,7 +207,8 @@ class SubmittedAnswer(Struct, frozen=True):
 
 class WorkerEntry(Struct, frozen=True):
     """A worker. `cpu`: the cores that its process used on the average of the last ten seconds; `rss`: its resident memory in
-    bytes; null if unknown."""
+    bytes; null if unknown. `restarts`: how often it was started again since its tasks were placed; `memory_limit`: the bytes of
+    `topology.worker.memory.mb`; null: no limit."""
 
     worker: str
     supervisor: str
@@ -222,6 +222,8 @@ class WorkerEntry(Struct, frozen=True):
     cpu: float | None = None
     rss: int | None = None
     threads: int | None = None
+    restarts: int = 0
+    memory_limit: int | None = None
 
 
 class ErrorOutline(Struct, frozen=True):
@@ -241,7 +243,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     state. `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields
     that have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
     `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers. `dead_letters`: how many the hosts
-    hold, also of earlier versions, counted every few seconds."""
+    hold, also of earlier versions, counted every few seconds. `now`: when Nimbus answered, in seconds since 1970."""
 
     name: str
     state: str
@@ -261,6 +263,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     submitted: float
     files: dict[Annotated[str, Meta(title="kind")], str]
     dead_letters: int = 0
+    now: float = 0.0
 
 
 class UnreadableTopologyAnswer(TopologyAnswer, frozen=True, kw_only=True):
@@ -479,22 +482,3 @@ class OpenApiAnswer(Struct, frozen=True):
     info: Any
     paths: Any
     components: Any
-
-
-class ErrorBody(Struct, frozen=True):
-    """An error: `message` is for people; `problems` lists all problems if there can be more than one."""
-
-    kind: str
-    message: str
-    problems: list[str]
-
-
-class ErrorAnswer(Struct, frozen=True):
-    """The body of every answer whose status is 400 or more."""
-
-    error: ErrorBody
-
-    @classmethod
-    def of(cls, kind: str, message: str, problems: Iterable[str] = ()) -> ErrorAnswer:
-        """Return the answer for an error of this kind."""
-        return cls(ErrorBody(kind, message, list(problems)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from squall.api.answers import ErrorAnswer
+from squall.api.errors import ErrorAnswer
 
 _log = logging.getLogger(__name__)
 

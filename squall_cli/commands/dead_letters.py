@@ -12,7 +12,7 @@ import sys
 from contextlib import nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -98,12 +98,18 @@ def list_letters(name: str, cluster: ClusterOptions) -> None:
         if not found and not reader.silent:
             client.topology(name)  # raises if there is none
     if cluster.as_json:
-        echo_json({"letters": [each.shown for each in found], "hosts_not_asked": reader.silent})
+        letters = [without_values(each) for each in found]
+        echo_json({"letters": letters, "hosts_not_asked": reader.silent})
     elif found:
         show(table_of(COLUMNS, found), sys.stdout)
     else:
         there = " on the hosts that could be asked" if reader.silent else ""
         echo(f"{name} has no dead letters{there}.", err=True)
+
+
+def without_values(held: HeldLetter) -> dict[str, Any]:
+    """Return a letter for a list. Its values were not asked for; that is not to look as if it had none."""
+    return {key: value for key, value in held.shown.items() if key not in ("values", "as_text")}
 
 
 @dead_letters.command("show")

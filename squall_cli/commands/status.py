@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -32,8 +33,15 @@ from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, echo, harmless, plain, width_of, write_lines
-from squall_cli.terminal.load_table import busy_cell, call_lines, load_lines
-from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
+from squall_cli.terminal.load_table import (
+    busy_cell,
+    call_lines,
+    load_lines,
+    memory_lines,
+    memory_text,
+    restarts_cell,
+)
+from squall_cli.terminal.tables import TableColumn, lines_of, table_of
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
@@ -49,7 +57,7 @@ WORKER_COLUMNS: Final[tuple[TableColumn[WorkerEntry], ...]] = (
     TableColumn("HOST", lambda each: each.host or "-", elastic=True),  # the worker's supervisor may be gone
     TableColumn("SLOT", lambda each: str(each.slot), number=True, rank=2),
     TableColumn("STATE", lambda each: (each.state, "" if each.state in ("RUNNING", "STOPPED") else "warn")),
-    TableColumn("RESTARTS", lambda each: restarts_of(each), number=True, rank=3),
+    TableColumn("RESTARTS", restarts_cell, number=True, rank=3),
     TableColumn("TASKS", lambda each: tasks_text(each.tasks), elastic=True, rank=1),
 )
 #: What a worker's process uses, for workers that report it.
@@ -88,7 +96,7 @@ def status(cluster: ClusterOptions, name: str, tasks: bool) -> None:
         if has_fewer_workers(found) or waits_for_slots(found, len(found.workers)):
             supervisors = client.supervisors()
     width = width_of(sys.stdout)
-    loads = load_lines(found.components, tasks, width)
+    loads = load_lines(found.components, tasks, width, now_of(found))
     workers = worker_lines(found.workers, width)
     parts = (head(found, width), loads, workers, [*trouble(found, supervisors, width)])
     lines = [line for part in parts if part for line in ((), *part)]
@@ -117,7 +125,7 @@ def head(found: TopologyAnswer, width: int) -> list[Line]:
         lines += [((line, "bad"),) for line in own_paths(found.error).splitlines()]
     components = {harmless(name): values for name, values in found.components.items()}
     if components:
-        lines += [(("", ""),), *table_without_rates(rows_of(components, {}), width)]
+        lines += [(("", ""),), *table_without_rates(rows_of(components, {}, own_paths), width)]
     return lines
 
 
@@ -138,16 +146,9 @@ def worker_lines(workers: list[WorkerEntry], width: int) -> list[Line]:
     return lines_of(table_of(columns, ordered), width, note=True) if workers else []
 
 
-def memory_text(size: int | None) -> str:
-    """Return a process's memory: `87M`, `1.4G`; a dash if it is unknown."""
-    if not size:
-        return "-"
-    return f"{size / 2**30:.1f}G" if size >= 2**30 else f"{size / 2**20:.0f}M"
-
-
-def restarts_of(worker: WorkerEntry) -> Cell:
-    restarts = worker.incarnation.restart
-    return str(restarts), "warn" if restarts else "dim"
+def now_of(found: TopologyAnswer) -> float:
+    """Return when Nimbus answered. A Nimbus of an earlier release does not say it."""
+    return found.now or time.time()
 
 
 def tasks_text(tasks: Sequence[TaskRow]) -> str:
@@ -161,7 +162,8 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     newest = {report.component: report for report in found.error_reports}
-    yield from call_lines(found.components, width, shown=own_paths)
+    yield from call_lines(found.components, width, now_of(found), shown=own_paths)
+    yield from memory_lines(found.workers, found.components)
     troubled = {name: values for name, values in found.components.items() if values.errors}
     for component, values in troubled.items():
         count = plural(values.errors, "error")
@@ -275,7 +277,7 @@ def show_previous(cluster: ClusterOptions, client: NimbusClient, name: str, comp
 
 def heading(ended: PreviousAnswer) -> str:
     """Return a line that names a version that has ended."""
-    why = f": {ended.error.partition(chr(10))[0]}" if ended.error else ""
+    why = f": {own_paths(ended.error).partition(chr(10))[0]}" if ended.error else ""
     return f"{ended.id}, {ended.how} at {moment(ended.ended)}{why}"
 
 

@@ -5,69 +5,50 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from squall.api.answers import ClusterAnswer
-from squall.status import ComponentStatus
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
+from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.waiting import is_away
 from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
-from squall_cli.terminal.component_table import why_idle
-from squall_cli.terminal.formats import cropped, latency, plural, rate, short
-from squall_cli.terminal.lines import Line, console, echo, harmless, is_terminal, painted, styles_of
-from squall_cli.terminal.load_table import busy_cell
-from squall_cli.terminal.tables import TableColumn, bad_when_some, lines_of, show, table_of
+from squall_cli.terminal.busy_table import (
+    COMPONENTS,
+    TASKS,
+    WORKERS,
+    Busy,
+    BusyWorker,
+    busiest,
+    tasks_of,
+    trouble_lines,
+)
+from squall_cli.terminal.formats import cropped, plural, rate
+from squall_cli.terminal.lines import (
+    Line,
+    console,
+    echo,
+    harmless,
+    is_terminal,
+    painted,
+    styles_of,
+    width_of,
+    write_lines,
+)
+from squall_cli.terminal.tables import Table, lines_of, table_of
 
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
 
-COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
-    TableColumn("TOPOLOGY", lambda each: each.topology, elastic=True),
-    TableColumn("COMPONENT", lambda each: each.name, elastic=True),
-    TableColumn("KIND", lambda each: (each.component.kind, "dim"), rank=4),
-    TableColumn("TASKS", lambda each: short(each.component.tasks), number=True, rank=3),
-    TableColumn("RATE/s", lambda each: (rate(each.rate), "head" if each.rate else "dim"), number=True),
-    TableColumn("FAILED", lambda each: bad_when_some(each.component.failed), number=True, rank=1),
-    TableColumn("PENDING", lambda each: each.of_spout(short(each.component.pending)), number=True, rank=2),
-    TableColumn("p99", lambda each: each.of_spout(latency(each.component.p99)), number=True, rank=2),
-    TableColumn("BUSY", lambda each: busy_cell(each.component.busy), number=True, rank=1),
-    TableColumn("QUEUE", lambda each: each.of_bolt(short(each.component.queue)), number=True, rank=3),
-    TableColumn(
-        "EXEC p99", lambda each: each.of_bolt(latency(each.component.execute_p99)), number=True, rank=2
-    ),
-    TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
-    TableColumn(
-        "WHY IDLE",
-        lambda each: (why_idle(each.component), "bad" if each.component.down else "dim"),
-        elastic=True,
-        rank=5,
-    ),
-)
 #: How many rows of the window are taken by the summary, the table's header and the footer.
 AROUND: Final = 5
-
-
-@dataclass(frozen=True)
-class Busy:
-    """One component of one topology, and its rate (None if the rate is not known yet)."""
-
-    topology: str
-    name: str
-    component: ComponentStatus
-    rate: float | None
-
-    def of_spout(self, text: str) -> str:
-        """Return a text that is shown only for spouts."""
-        return text if self.component.kind == "spout" else ""
-
-    def of_bolt(self, text: str) -> str:
-        """Return a text that is shown only for bolts."""
-        return text if self.component.kind == "bolt" else ""
+#: The most lines about problems. The workers get a quarter of the rows if at least `ROOM_FOR_WORKERS` rows are left.
+MOST_TROUBLES: Final = 3
+ROOM_FOR_WORKERS: Final = 12
 
 
 @dataclass(frozen=True)
@@ -76,6 +57,7 @@ class ClusterMoment:
 
     cluster: ClusterAnswer
     busy: tuple[Busy, ...]
+    workers: tuple[BusyWorker, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -92,9 +74,12 @@ class ClusterMoment:
     show_default=True,
     help="Seconds between two measurements.",
 )
+@click.option(
+    "--tasks", is_flag=True, help="Show a row for each task: those in a long call first, then the busiest."
+)
 @cluster_options
-def top(cluster: ClusterOptions, delay: float) -> None:
-    """Watch the busiest components of a cluster: tuples per second, over the last five seconds.
+def top(cluster: ClusterOptions, delay: float, tasks: bool) -> None:
+    """Watch the busiest components and workers of a cluster: tuples per second, over the last five seconds.
 
     The rate of a spout counts the tuples that it emits, the rate of a bolt the tuples that it executes. In a pipe, or with
     --json, the command measures for SECS seconds, prints once and ends.
@@ -102,14 +87,14 @@ def top(cluster: ClusterOptions, delay: float) -> None:
     \b
     Examples:
       squall top
-      squall top --delay 5
+      squall top --tasks --delay 5
       squall top --json | jq '.components[0]'
     """
     with cluster.asked() as client:
         watched = WatchedCluster(client)
         if is_terminal(sys.stdout) and not cluster.as_json:
             with suppress(KeyboardInterrupt):  # Ctrl-C is the normal end
-                follow(watched, delay)
+                follow(watched, delay, tasks)
             return
         watched.measure(time.monotonic())
         time.sleep(delay)
@@ -118,7 +103,10 @@ def top(cluster: ClusterOptions, delay: float) -> None:
         echo_json(as_values(moment))
     else:
         echo(summary(moment))
-        show(table_of(COLUMNS, moment.busy), sys.stdout)
+        width = width_of(sys.stdout)
+        below = [*trouble_lines(moment.busy, moment.workers, width)]
+        parts = (lines_of(table_at(moment, tasks), width), worker_table(moment, width, None), below)
+        write_lines(sys.stdout, [line for part in parts if part for line in ((), *part)][1:])
 
 
 class WatchedCluster:
@@ -134,6 +122,7 @@ class WatchedCluster:
         """Read all counters from Nimbus, and return the rates."""
         cluster = self.client.cluster()
         busy: list[Busy] = []
+        workers: list[BusyWorker] = []
         there = set()
         for listed in self.client.topologies():
             status = self.client.topology_or_none(listed.name) if listed.components else None
@@ -143,10 +132,14 @@ class WatchedCluster:
             there.add(key)
             components = status.components
             rates = self.rates.setdefault(key, Rates(now, components)).at(now, components)
-            busy += [Busy(name, each, component, rates.get(each)) for each, component in components.items()]
+            busy += [
+                Busy(name, each, component, rates.get(each), status.now or time.time(), own_paths)
+                for each, component in components.items()
+            ]
+            workers += [BusyWorker(name, each) for each in status.workers if each.state != "STOPPED"]
         self.rates = {key: self.rates[key] for key in there}
         busy.sort(key=lambda each: (-(each.rate or 0.0), each.topology, each.name))
-        return ClusterMoment(cluster, tuple(busy))
+        return ClusterMoment(cluster, tuple(busy), tuple(busiest(workers)))
 
 
 def summary(moment: ClusterMoment) -> str:
@@ -176,10 +169,24 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
             }
             for each in moment.busy
         ],
+        "workers": [{"topology": each.topology, **to_builtins(each.worker)} for each in moment.workers],
     }
 
 
-def follow(watched: WatchedCluster, delay: float) -> None:
+def table_at(moment: ClusterMoment, tasks: bool) -> Table:
+    """Return the table of components, or of tasks."""
+    if tasks:
+        return table_of(TASKS, tasks_of(moment.busy, moment.workers))
+    return table_of(COMPONENTS, moment.busy)
+
+
+def worker_table(moment: ClusterMoment, width: int, most: int | None) -> list[Line]:
+    """Return the table of the workers that use most processor time: at most `most` of them."""
+    shown = moment.workers[:most]
+    return lines_of(table_of(WORKERS, shown), width) if shown else []
+
+
+def follow(watched: WatchedCluster, delay: float, tasks: bool) -> None:
     """Draw until Ctrl-C. If Nimbus does not answer, repeat the request."""
     from rich.live import Live
     from rich.text import Text
@@ -198,19 +205,29 @@ def follow(watched: WatchedCluster, delay: float) -> None:
                 problem = str(error)
             resized = console(sys.stdout)  # the window may have been resized
             live.console.size = resized.size
-            drawn = [painted(each, styles) for each in picture(latest, problem, *resized.size)]
+            drawn = [painted(each, styles) for each in picture(latest, problem, *resized.size, tasks)]
             live.update(Text.from_ansi("\n".join(drawn), no_wrap=True), refresh=True)
             time.sleep(delay)
 
 
-def picture(moment: ClusterMoment, problem: str, width: int, height: int) -> list[Line]:
+def picture(moment: ClusterMoment, problem: str, width: int, height: int, tasks: bool = False) -> list[Line]:
     """Return all lines to draw: at most as many as the window has, but at least one component with its summary, header and
     footer."""
     room = max(1, height - AROUND)
-    more = len(moment.busy) - room
-    foot = (f"and {plural(more, 'less busy component')}; " if more > 0 else "") + "Ctrl-C ends"
+    below = [*trouble_lines(moment.busy, moment.workers, width)][: min(MOST_TROUBLES, room // 5)]
+    below = [(), *below] if below else []
+    room -= len(below)
+    workers: list[Line] = []
+    if room >= ROOM_FOR_WORKERS:
+        workers = worker_table(moment, width, room // 4 - 1)
+        workers = [(), *workers] if workers else []
+        room -= len(workers)
+    made = table_at(moment, tasks)
+    more = len(made.rows) - room
+    what = "task" if tasks else "component"
+    foot = (f"and {plural(more, f'less busy {what}')}; " if more > 0 else "") + "Ctrl-C ends"
     if problem:
         foot = f"last known state: {harmless(problem)}"
-    drawn = lines_of(table_of(COLUMNS, moment.busy[:room]), width)
+    drawn = [*lines_of(replace(made, rows=made.rows[:room]), width), *workers, *below]
     head = cropped(summary(moment), width)
     return [((head, ""),), (), *drawn, (), ((cropped(foot, width), "bad" if problem else "dim"),)]

@@ -54,6 +54,8 @@ class Row:
     component: ComponentStatus
     rate: float | None
     count: Callable[[int], str] = formats.short
+    #: How a text with a line of the user's code is shown.
+    shown: Callable[[str], str] = str
 
     def of_bolt(self, number: int) -> str:
         """Return a count that only bolts have: executions."""
@@ -74,7 +76,7 @@ class Row:
     @property
     def why_idle(self) -> str:
         """Return the idle reason, which may come from user code, as one line without terminal sequences."""
-        return why_idle(self.component)
+        return why_idle(self.component, self.shown)
 
     @property
     def idle(self) -> Piece:
@@ -83,17 +85,17 @@ class Row:
         return formats.cropped(self.why_idle, IDLE_WIDTH), style
 
 
-def why_idle(component: ComponentStatus) -> str:
+def why_idle(component: ComponentStatus, shown: Callable[[str], str] = str) -> str:
     """Return why a component is idle or waits, as one line without terminal sequences; "" if it works."""
     if component.down:
         tasks = (
             "" if len(component.down) == component.tasks else f" ({len(component.down)} of {component.tasks})"
         )
-        return harmless(" ".join(f"down{tasks}: {component.down[-1].error}".split()))
+        return harmless(" ".join(f"down{tasks}: {shown(component.down[-1].error)}".split()))
     return harmless(" ".join(component.idle.split()))
 
 
-def down_sentence(name: str, component: ComponentStatus) -> str:
+def down_sentence(name: str, component: ComponentStatus, shown: Callable[[str], str] = str) -> str:
     """Return since when a bolt is down, or which of its tasks, and the last error."""
     since = min(each.since for each in component.down)
     who = f"{name} has"
@@ -102,16 +104,21 @@ def down_sentence(name: str, component: ComponentStatus) -> str:
         who = f"task {tasks} of {name} has" if len(component.down) == 1 else f"tasks {tasks} of {name} have"
     # A local cluster in one process has a clock of its own, which does not tell the time of day.
     when = f" since {formats.moment(since)}" if since >= _YEAR_2001 else ""
-    return harmless(" ".join(f"{who} been down{when}: {component.down[-1].error}".split()))
+    return harmless(" ".join(f"{who} been down{when}: {shown(component.down[-1].error)}".split()))
 
 
 def _in_full(number: int) -> str:
     return formats.whole(number) if number < 10**9 else formats.short(number)
 
 
-def rows_of(components: Mapping[str, ComponentStatus], rates: Mapping[str, float | None]) -> list[Row]:
+def rows_of(
+    components: Mapping[str, ComponentStatus],
+    rates: Mapping[str, float | None],
+    shown: Callable[[str], str] = str,
+) -> list[Row]:
     """Return a row for each component, in order of declaration."""
-    return [Row(name, with_left(component), rates.get(name)) for name, component in components.items()]
+    rows = components.items()
+    return [Row(name, with_left(component), rates.get(name), shown=shown) for name, component in rows]
 
 
 def with_left(component: ComponentStatus) -> ComponentStatus:
@@ -161,7 +168,9 @@ def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
     lines: list[Line] = []
     for row in sorted(rows, key=lambda row: not row.component.down):
         if row.component.down:
-            lines.append(((formats.cropped(down_sentence(row.name, row.component), width), "bad"),))
+            lines.append(
+                ((formats.cropped(down_sentence(row.name, row.component, row.shown), width), "bad"),)
+            )
         elif formats.columns_of(row.why_idle) > room:
             is_idle = " is idle" if row.component.kind == "spout" else ""
             text = formats.cropped(f"{harmless(row.name)}{is_idle}: {row.why_idle}", width)

@@ -64,6 +64,11 @@ def moment(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+def clock(seconds: float, now: float) -> str:
+    """Return a time as `12:00`; with its date if that was more than half a day before `now`: `03-01 12:00`."""
+    return time.strftime("%H:%M" if now - seconds < 43_200 else "%m-%d %H:%M", time.localtime(seconds))
+
+
 def known_moment(seconds: float | None) -> str:
     """Return a time as `moment` does; a dash if it is not known, or no time that a calendar has."""
     try:

@@ -2,8 +2,8 @@
 
     squall submit tests/sick_bolts/sick_bolts.py -- slow
 
-Then one command names the bolt: `squall status --tasks` the slow, the hung and the leaking one, `squall errors` the
-raising one.
+Then one command names the bolt and its task within ten seconds: `squall status --tasks` the slow one (BUSY, EXEC p99), the
+leaking one (GREW), the hung one and, in a note, the one that holds Python's lock; `squall errors` the raising one.
 """
 
 from __future__ import annotations

@@ -86,6 +86,7 @@ def test_ten_poisoned_tuples_are_listed_shown_exported_and_processed_after_a_rep
             table.splitlines()[0].split()[:3] == ["ID", "HOST", "COMPONENT"] and len(table.splitlines()) == 11
         )
         assert "no price for this order" in table
+        assert all("values" not in each for each in found), "a list does not look as if there were none"
         first = str(found[0]["id"])
         status, shown, _ = letters(cluster, "show", first)
         assert status == 0 and '  what = "tea"' in shown and "task" in shown

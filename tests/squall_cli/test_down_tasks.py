@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from squall.api.answers import PreviousAnswer
 from squall.status import ComponentStatus, DownTask
+from squall_cli.cluster.events import own_paths
+from squall_cli.commands.status import heading
 from squall_cli.terminal import formats
-from squall_cli.terminal.component_table import Row, table_without_rates, why_idle
+from squall_cli.terminal.component_table import Row, rows_of, table_without_rates, why_idle
 from squall_cli.terminal.lines import NO_LIMIT, plain
 
 SINCE = 1_790_000_000.0
@@ -38,3 +41,19 @@ def test_what_is_down_comes_before_other_reasons_and_commands_no_terminal() -> N
     rows = [Row("orders", idle, None), Row("store", store(DownTask(3, SINCE, "\x1b[2J\nno")), None)]
     lines = [plain(line) for line in table_without_rates(rows, NO_LIMIT)]
     assert lines[-2].endswith("\\x1b[2J no") and lines[-1].startswith("orders is idle")
+
+
+def test_the_place_of_an_error_is_shown_without_the_hosts_folder_of_code() -> None:
+    down = DownTask(3, SINCE, f"Away: no (/state/code/{'0' * 64}/orders.py:17, in execute)")
+    assert why_idle(store(down), own_paths) == "down (1 of 2): Away: no (orders.py:17, in execute)"
+    rows = rows_of({"store": store(down)}, {}, own_paths)
+    assert plain(table_without_rates(rows, NO_LIMIT)[-1]).endswith("Away: no (orders.py:17, in execute)")
+
+
+def test_the_head_of_a_previous_version_has_no_folder_of_code() -> None:
+    why = f"keep[3] cannot start (/state/code/{'0' * 64}/orders.py:9)\nmore"
+    ended = PreviousAnswer(
+        id="a-1", name="a", how="rolled back", error=why, submitted=SINCE, ended=SINCE, components={},
+        errors=[], workers=[],
+    )  # fmt: skip
+    assert heading(ended).endswith(": keep[3] cannot start (orders.py:9)")

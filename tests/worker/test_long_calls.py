@@ -32,7 +32,11 @@ def test_a_long_call_is_reported_once_with_its_place_and_tuple(monkeypatch: Any)
     call = UserCall(a_task(4), 100.0, sys._getframe(), 3.9, 104.9)
     calls = LongCalls("words")
     calls.check([call], lambda: {here: sys._getframe()})
-    assert calls.add_to(counters()).reports == ()
+    early = calls.add_to(counters())
+    assert early.reports == ()
+    assert early.components["count"].loads[4].call_tuple, (
+        "place and tuple are there before the call is reported"
+    )
     for _ in range(2):
         calls.check([replace(call, seconds=4.0)], lambda: {here: sys._getframe()})
         found = calls.add_to(counters())

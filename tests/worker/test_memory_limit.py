@@ -48,6 +48,8 @@ def test_the_text_names_the_memory_the_option_and_the_tasks() -> None:
     assert text == (
         "612 MB of memory are used, of 500 MB of topology.worker.memory.mb, by the process that runs words[1], count[2]"
     )
+    named = MemoryLimit(500).text(612 * MB, "words[1], count[2]", ("count[2]", 400 * MB))
+    assert named == f"{text}; 400 MB of the growth are from calls of count[2]"
 
 
 class Leaks(Bolt):

@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+import pytest
+
 from squall import worker_files
 from squall.reports.stacks import WorkerStacks
 from squall.transport.frames import Batch
@@ -23,6 +25,7 @@ from worker.process.stacks import (
     MOST_ASYNC,
     StackAnswers,
     frames_of,
+    idle_threads,
     siblings,
     stack_of_call,
     worker_stacks,
@@ -92,6 +95,14 @@ def test_threads_in_no_call_come_last_and_briefly() -> None:
     assert stack.frames[-1].function == "wait"
     assert threading.current_thread().name not in [each.thread for each in found.stacks]
     assert found.number == 7
+
+
+def test_threads_of_squalls_own_are_not_shown() -> None:
+    frames = {1: sys._getframe(), 2: sys._getframe()}
+    names = {1: "squall-zap-authenticator", 2: "squall-words-w1-task-4"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("worker.process.stacks.name_of", names.__getitem__)
+        assert [each.thread for each in idle_threads(frames, set())] == [names[2]]
 
 
 def test_each_question_is_answered_once(tmp_path: Path) -> None:

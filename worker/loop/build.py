@@ -18,6 +18,7 @@ from squall.transport.credit import FIRST_TUPLES
 from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
 from worker.errors.reports import ErrorReport, failure_text
 from worker.loop.call_marks import CallMarks
+from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
@@ -49,6 +50,8 @@ class TaskEnvironment:
     on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
     #: The marks of running calls, if the previous process of this worker died in one.
     marks: CallMarks | None = None
+    #: Measures the memory of the process; None: it is unknown here.
+    growth: MemoryGrowth | None = None
     #: Returns what keeps the dead letters of a spout task.
     letters: Callable[[int], LetterKeeper] = lambda task: MemoryLetters()
 

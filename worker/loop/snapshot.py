@@ -7,6 +7,7 @@ Must not know: how workers are driven, where counters go.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import count
 from typing import Final
 
@@ -41,7 +42,7 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     for task in tasks:
         if task not in former:
             add_task(components[task.spec.id], task)
-            add_present(components[task.spec.id], task, stopped, worker.running)
+            add_present(components[task.spec.id], task, stopped, worker)
     for component, log in worker.errors.items():
         components[component].errors = log.count
     for component, dropped in list(worker.links.dropped.items()):
@@ -68,16 +69,16 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
         counters.first_failure = min(firsts, default=None)
 
 
-def add_present(counters: ComponentCounters, task: Task, stopped: bool, running: Task | None) -> None:
-    """Add the gauges of one task and, unless it has been stopped, its present state. `running`: the task whose job the worker's
-    loop is running."""
+def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: Worker) -> None:
+    """Add the gauges of one task and, unless it has been stopped, its present state."""
     add_values(counters.gauges, task.metrics.read_gauges())
     if stopped:
         return
-    counters.loads[task.id] = load_of(task)
+    growth = worker.environment.growth
+    counters.loads[task.id] = replace(load_of(task), grew=None if growth is None else growth.of(task.id))
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
-        reason = idle_reason(task) or held_up_by(task, running)
+        reason = idle_reason(task) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")

@@ -384,6 +384,8 @@ class Worker:
         if not task.jobs:
             task.busy_since = self.now()
         task.jobs += 1
+        if (growth := self.environment.growth) is not None:
+            job = growth.begin(task, job)
         if task.threaded and not self.inline:
             self.threads.submit(task, job)
         else:
@@ -488,12 +490,3 @@ class Worker:
             times.append(self.timers.next_report)
         times += [self.completion.next_time(), self.threads.next_time()]
         return min((time for time in times if time is not None), default=None)
-
-
-def set_on_trial(worker: Worker, on_trial: bool, heir: str = "") -> None:
-    """While the version is on trial, no failure uses up a tuple's attempts. `heir`: the version that gets the pending trees,
-    since this one is rolled back."""
-    worker.on_trial = on_trial
-    for spout in worker.spouts:
-        spout.outages.on_trial = on_trial
-        spout.letters.heir = heir

@@ -19,6 +19,7 @@ import threading
 import traceback
 from collections.abc import Mapping
 from pathlib import Path
+from random import Random
 from types import FrameType
 from typing import Final, NoReturn
 
@@ -33,6 +34,7 @@ from squall.transport.wire import Streams
 from squall.values import Incarnation
 from topology_api import SquallError
 from topology_api.options import port_range
+from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.process.call_watch import CallWatch
@@ -43,6 +45,7 @@ from worker.process.last_calls import LastCalls
 from worker.process.lease import Lease
 from worker.process.letter_files import Letters
 from worker.process.logs import open_log
+from worker.process.process_load import memory_reader
 from worker.process.startup import begin, plan_of
 from worker.tasks.runners import AsyncThread
 
@@ -162,6 +165,8 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
         for address, parts in exchange.heartbeats_aside(held):
             side.send(address, parts)
 
+    if (read := memory_reader()) is not None:
+        worker.environment.growth = MemoryGrowth(read, Random())
     os.register_at_fork(after_in_child=lambda: end_runs(worker))
     calls = CallWatch(worker)
     log_lines.place = calls.place

@@ -41,7 +41,8 @@ from worker.errors.reports import FILE, MODULE, short_line
 from worker.loop.peers import by_tracker, keep_alives
 from worker.loop.snapshot import worker_counters
 from worker.loop.timers import shortest_timeout
-from worker.loop.worker import Worker, set_on_trial
+from worker.loop.trial import set_on_trial
+from worker.loop.worker import Worker
 from worker.process.exit import ProcessExit
 from worker.process.heartbeat import Flags, Heartbeat
 from worker.process.last_calls import LastCalls
@@ -382,7 +383,10 @@ class Daemon:
 
     def counters(self) -> WorkerCounters:
         """Return the worker's counters."""
-        counters = with_wall_clock(worker_counters(self.worker), self.wall_clock)
+        worker = self.worker
+        if (growth := worker.environment.growth) is not None:
+            growth.share_out(list(worker.tasks.values()), worker.running, self.lease.now())
+        counters = with_wall_clock(worker_counters(worker), self.wall_clock)
         return replace(counters, process=self.meter.read())
 
     def send_keep_alives(self, trees: bool) -> None:

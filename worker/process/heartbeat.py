@@ -280,8 +280,12 @@ class Heartbeat:
         step = self.memory.step(used, self.loop.lease.now())
         if step is None:
             return
-        tasks = ", ".join(map(task_name, self.calls.worker.tasks.values()))
-        text = self.memory.text(used, short_line(tasks))
+        worker = self.calls.worker
+        tasks = dict(worker.tasks)
+        growth = worker.environment.growth
+        most = None if growth is None else growth.most()
+        grew = None if most is None or most[0] not in tasks else (task_name(tasks[most[0]]), most[1])
+        text = self.memory.text(used, short_line(", ".join(map(task_name, tasks.values()))), grew)
         if step == "warn":
             _log.warning("%s", text)
         elif step == "drain":

@@ -23,6 +23,8 @@ from worker.tasks.async_bolt import AsyncCall
 
 #: Seconds after which a call of a bolt is reported.
 LONG_CALL: Final = 5.0
+#: Seconds after which place and tuple are sent, so that they are known when the call is long.
+SEEN: Final = 2.0
 #: The text of a report.
 TEXT: Final = f"a call has not returned for {LONG_CALL:.0f} s"
 _PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
@@ -45,20 +47,26 @@ class LongCalls:
         self.topology = topology
         #: By task and start on the worker's clock.
         self.known: dict[tuple[int, float], LongCall] = {}
-        #: Calls that have been reported, of those that still run.
+        #: Calls that are long, and those of them that have been reported.
+        self.long: set[tuple[int, float]] = set()
         self.reported: set[tuple[int, float]] = set()
         self.reports: deque[ErrorReport] = deque(maxlen=KEPT)
         self.counts: Counter[str] = Counter()
 
     def check(self, running: Iterable[UserCall], frames: Callable[[], Mapping[int, FrameType]]) -> None:
-        """Find the place and the tuple of each call that has become long; forget calls that have returned."""
+        """Find the place and the tuple of each call before it becomes long; forget calls that have returned."""
         before, self.known = self.known, {}
+        self.long.clear()
         for call in running:
             # The watch times a call only after its first second.
-            is_long = call.mark is not None and call.seconds >= LONG_CALL - YOUNG_SECONDS
-            if is_long and call.task.opened and not call.task.closed:
-                key = call.task.id, call.since
-                self.known[key] = before.get(key) or long_call_of(call, frames())
+            seconds = YOUNG_SECONDS + call.seconds
+            if call.mark is None or seconds < SEEN or not call.task.opened or call.task.closed:
+                continue
+            key = call.task.id, call.since
+            known = before.get(key) if key in self.reported or seconds >= 2 * LONG_CALL else None
+            self.known[key] = known or long_call_of(call, frames())
+            if seconds >= LONG_CALL:
+                self.long.add(key)
         self.reported &= self.known.keys()
 
     def add_to(self, counters: WorkerCounters) -> WorkerCounters:
@@ -70,7 +78,7 @@ class LongCalls:
                 continue
             loads[key[0]] = replace(load, call_place=call.place, call_tuple=call.shown)
             # A bolt's call has a tuple. A spout's may take any time, and so may a call that opens a task.
-            if call.shown and key not in self.reported:
+            if call.shown and key in self.long and key not in self.reported:
                 self.reported.add(key)
                 self.counts[call.component] += 1
                 self.reports.append(self._report(key[0], call, load.call_since + LONG_CALL))

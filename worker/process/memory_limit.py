@@ -42,8 +42,14 @@ class MemoryLimit:
         self.warned = self.warned and used >= CALM * most
         return None
 
-    def text(self, used: int, tasks: str) -> str:
-        """Return a sentence about the memory that is used. `tasks`: those that run in the process."""
+    def text(self, used: int, tasks: str, grew: tuple[str, int] | None = None) -> str:
+        """Return a sentence about the memory that is used. `tasks`: those that run in the process; `grew`: the task with most
+        of the growth, and its bytes."""
         assert self.most is not None
         limit = f"{self.most // _MEGABYTE:,} MB of topology.worker.memory.mb"
-        return f"{used // _MEGABYTE:,} MB of memory are used, of {limit}, by the process that runs {tasks}"
+        text = f"{used // _MEGABYTE:,} MB of memory are used, of {limit}, by the process that runs {tasks}"
+        return (
+            text
+            if grew is None
+            else f"{text}; {grew[1] // _MEGABYTE:,} MB of the growth are from calls of {grew[0]}"
+        )

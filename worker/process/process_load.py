@@ -1,18 +1,21 @@
 """What this worker process uses: processor time, memory, threads.
 
-On systems without `/proc` memory and threads are unknown (0).
+On systems without `/proc` memory and threads are unknown (0), and no growth is measured.
 Must not know: tasks, who shows the numbers.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
 from squall.cluster.counters import ProcessLoad
+from worker.loop.memory_growth import Memory
 from worker.tasks.work_time import SAMPLE_EVERY, SPAN
 
 _MEGABYTE: Final = 2**20
@@ -43,3 +46,21 @@ class ProcessMeter:
             pages = int(fields[21])
             rss = pages * os.sysconf("SC_PAGE_SIZE") // _MEGABYTE * _MEGABYTE
         return ProcessLoad(os.getpid(), cpu, rss, threads)
+
+
+def memory_reader() -> Callable[[], Memory] | None:
+    """Return a function that reads the memory of this process, in about 4 µs: the file stays open. None: it cannot be read."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    usage, own, everybody = resource.getrusage, getattr(resource, "RUSAGE_THREAD", None), resource.RUSAGE_SELF
+    try:
+        file = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+
+    def read() -> Memory:
+        resident = int(os.pread(file, 128, 0).split(None, 2)[1]) * page
+        if own is None:
+            return Memory(resident)
+        return Memory(resident, usage(own).ru_minflt, usage(everybody).ru_minflt)
+
+    return read

@@ -31,6 +31,8 @@ _log = logging.getLogger(__name__)
 MOST_ASYNC: Final = 10
 #: The most frames of a thread that runs no call of a component.
 IDLE_FRAMES: Final = 3
+#: How the names of Squall's own threads begin.
+OWN_THREADS: Final = ("squall-zap-", "squall-heartbeat", "squall-jvm-", "squall-spark-")
 
 
 class StackAnswers:
@@ -87,9 +89,9 @@ def stack_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> CallStack:
 
 
 def idle_threads(frames: Mapping[int, FrameType], known: set[int]) -> Iterator[CallStack]:
-    """Yield the stacks of the other threads."""
+    """Yield the stacks of the other threads, without Squall's own."""
     for ident, frame in frames.items():
-        if ident not in known:
+        if ident not in known and not name_of(ident).startswith(OWN_THREADS):
             stack = [each for each, _ in traceback.walk_stack(frame)]
             yield CallStack(name_of(ident), "", None, None, "", frames_of(stack, IDLE_FRAMES))
 
