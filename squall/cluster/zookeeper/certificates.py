@@ -1,9 +1,9 @@
 """Makes the certificates of a development server, with the `openssl` command: an authority, which signs one certificate for the
 daemons, and one for the server at each of its starts.
 
-`openssl` comes with the Java packages of Debian and Ubuntu, so it costs nobody a package; the keytool of Java cannot write a key
-that Python reads. Servers of one ensemble need one authority. Those that one user runs on one machine agree by a folder that the
-first of them makes. Must not know: the server's configuration, where daemons find the files.
+`openssl` comes with the Java packages of Debian and Ubuntu, so hardly anyone must install it; keytool, which is part of Java,
+cannot write a key that Python reads. Servers of one ensemble need one authority. Those that one user runs on one machine agree
+by a folder that the first of them makes. Must not know: the server's configuration, where daemons find the files.
 """
 
 from __future__ import annotations
