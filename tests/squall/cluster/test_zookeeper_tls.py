@@ -22,6 +22,7 @@ from kazoo.security import CREATOR_ALL_ACL
 from squall.cluster.store import OpenToStrangers, Unavailable
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import SERVER_FILE
+from squall.cluster.zookeeper.tls import TlsFailed, connect
 from squall.security.zookeeper_tls import ClientFiles
 from tests.certificates import make_certificates
 from tests.squall.cluster.store_sessions import Open, tried
@@ -244,6 +245,30 @@ def show_certificate(listener: socket.socket, server: ZooKeeperServer) -> None:
 def test_the_reason_is_given(said: dict[str, str], case: str, text: str) -> None:
     assert said[case].startswith(f"no ZooKeeper answered at ZK within {FAIL_SECS:g} seconds: ")
     assert text in said[case]
+
+
+def test_nothing_is_sent_to_a_server_with_another_certificate(tls_zookeeper: ZooKeeperServer) -> None:
+    """Neither to one whose authority is unknown, nor to one with the certificate of another name: a daemon's, for example."""
+    heard: list[bytes] = []
+    good = client_files(tls_zookeeper)
+    assert tls_zookeeper.plan.tls is not None
+    for chain in ((good.certificate, good.key), (tls_zookeeper.plan.tls / SERVER_FILE, None)):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*chain)
+        with socket.create_server(("127.0.0.2", 0)) as listener:
+
+            def serve(listener: socket.socket = listener, context: ssl.SSLContext = context) -> None:
+                accepted, _ = listener.accept()
+                with accepted, suppress(OSError), context.wrap_socket(accepted, server_side=True) as client:
+                    heard.append(client.recv(1))
+
+            thread = threading.Thread(target=serve)
+            thread.start()
+            address = listener.getsockname()[:2]
+            with pytest.raises(TlsFailed, match=r"is not for that name|does not vouch for"):
+                connect(address, "127.0.0.2", PATIENCE_SECS, good)
+            thread.join(PATIENCE_SECS)
+    assert heard in ([], [b""], [b"", b""])
 
 
 def test_a_running_daemon_logs_why_it_cannot_connect_again_and_uses_renewed_files(
