@@ -75,8 +75,8 @@ class ZooKeeperStore:
         self._ready = threading.Event()
         self._refusal: NoAccess | None = None
         self._settled = False
-        #: The trouble with TLS that was logged last.
-        self._told: str | None = None
+        #: The troubles with TLS that were logged since the client was connected last.
+        self._told: set[str] = set()
 
     # Life
 
@@ -273,10 +273,11 @@ class ZooKeeperStore:
         self._cache.purge()
         if (client := self._client) is None:
             return
-        if client.trouble != self._told and self._ready.is_set():  # `start` reports what is wrong before that
-            self._told = client.trouble
-            if self._told is not None:
-                _log.warning("no connection to ZooKeeper: %s", self._told)
+        if (trouble := client.trouble) is None:
+            self._told.clear()
+        elif trouble not in self._told and self._ready.is_set():  # before that, `start` reports it
+            self._told.add(trouble)
+            _log.warning("no connection to ZooKeeper: %s", trouble)
         if client.dead:
             _log.warning("the connection to ZooKeeper at %s is opened again", self.servers)
             client.end()
