@@ -123,7 +123,7 @@ def test_the_server_also_ends_when_the_command_is_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_with_tls_daemons_of_its_user_find_certificates_and_nobody_else_gets_in(tmp_path: Path) -> None:
+def test_with_tls_daemons_of_its_user_find_certificates_and_others_cannot_connect(tmp_path: Path) -> None:
     state, settings = tmp_path / "state", defaults("daemon")
     with foreground("--listen", "127.0.0.1:0", "--state", str(state), "--tls") as server:
         said = server.line()

@@ -72,7 +72,7 @@ def _access_list(credentials: tuple[str, str] | None, encrypted: bool) -> Sequen
         return cast(Sequence[ACL], OPEN_ACL_UNSAFE)
     if not encrypted:
         return cast(Sequence[ACL], CREATOR_ALL_ACL)
-    # With TLS, "the creator" of ZooKeeper is whoever has the credentials, and whoever has a certificate of the same subject.
+    # With TLS, "the creator" means everyone with the credentials, and everyone with a certificate of the same subject.
     return [ACL(Permissions.ALL, Id("digest", each)) for each in sorted(own_ids(credentials))]
 
 

@@ -30,7 +30,7 @@ class TlsFailed(OSError):
 
 
 def connect(address: tuple[str, int], name: str, timeout: float, files: ClientFiles) -> ssl.SSLSocket:
-    """Connect to the server at an address, whose certificate must contain `name`. The files are read anew each time, so that
+    """Connect to the server at an address, whose certificate must contain `name`. The files are read again each time, so that
     renewed ones are used. Raises `TlsFailed`, and `OSError` if no server can be reached."""
     end = time.monotonic() + timeout
     where = f"{name}:{address[1]}"
