@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
-from tests.zookeeper_servers import zookeeper, zookeeper_root, zookeeper_store
+from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zookeeper_store
 
 #: Folders whose tests run one after another in parallel runs, those with equal names in one process: each test makes a cluster
 #: and faults in it, or needs the one Spark session of its process, or the one HDFS.
@@ -39,6 +39,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "spark",
+    "tls_zookeeper",
     "zookeeper",
     "zookeeper_root",
     "zookeeper_store",

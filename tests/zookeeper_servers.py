@@ -23,7 +23,9 @@ import pytest
 from kazoo.client import KazooClient
 
 from squall.cluster.zookeeper import ZooKeeperStore
-from squall.cluster.zookeeper.server import NoServer, ServerPlan, ask, find_jars, find_java, mode
+from squall.cluster.zookeeper.certificates import make_certificates
+from squall.cluster.zookeeper.server import NoServer, ServerPlan, ask, find_jars, find_java
+from squall.security.zookeeper_tls import ClientFiles
 from tests.killable import Killable
 
 #: How long a step of a second or two may take on a machine under load.
@@ -116,7 +118,7 @@ class ZooKeeperServer(Killable):
 
     def mode(self) -> str | None:
         """ "standalone", "leader" or "follower"; None while it does not serve."""
-        return mode("127.0.0.1", self.plan.port)
+        return self.plan.mode()
 
     def figures(self) -> dict[str, str]:
         """Its statistics (`mntr`)."""
@@ -190,6 +192,23 @@ class Ensemble:
         self.stop()
 
 
+def tls_plan(folder: Path) -> ServerPlan:
+    """A server that speaks TLS only, with the certificates that `squall zookeeper --tls` makes; `client_files` are for it."""
+    if shutil.which("openssl") is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("the openssl command is needed for tests of TLS")
+        pytest.skip("no openssl command")
+    folder.mkdir(parents=True, exist_ok=True)
+    make_certificates(folder / "tls", ())
+    return ServerPlan(folder, "127.0.0.1", free_ports(1)[0], tick_millis=TICK_MILLIS, tls=folder / "tls")
+
+
+def client_files(server: ZooKeeperServer) -> ClientFiles:
+    """The files of a daemon for this server."""
+    assert server.plan.tls is not None
+    return ClientFiles.within(server.plan.tls)
+
+
 def expire(store: ZooKeeperStore) -> None:
     """Have the server end a store's session now: another connection takes it over and closes it."""
     assert store._client is not None
@@ -204,6 +223,14 @@ def expire(store: ZooKeeperStore) -> None:
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """A server for all tests that do it no harm."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def tls_zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """The same with TLS, to clients with a certificate only; `client_files` has the files for it."""
+    folder = tmp_path_factory.mktemp("zookeeper-tls")
+    with ZooKeeperServer(folder, plan=tls_plan(folder)) as server:
         yield server
 
 

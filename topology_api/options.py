@@ -316,6 +316,24 @@ _TABLE = (
         _text,
     ),
     Option(
+        "squall.zookeeper.tls.ca", (str, type(None)), None, "", "daemon",
+        "The file with the CA certificates (PEM) that signed the certificates of the ZooKeeper servers; no others are trusted. "
+        "With this option and the next two, daemons connect to ZooKeeper by TLS only. The servers' certificates must contain "
+        "the names in squall.zookeeper.servers. Null: no TLS.",
+        _text,
+    ),
+    Option(
+        "squall.zookeeper.tls.certificate", (str, type(None)), None, "", "daemon",
+        "The file with the certificate (PEM, with its chain) by which daemons of this host prove to ZooKeeper that they may "
+        "connect.",
+        _text,
+    ),
+    Option(
+        "squall.zookeeper.tls.key", (str, type(None)), None, "", "daemon",
+        "The file (mode 0600) with the private key of squall.zookeeper.tls.certificate.",
+        _text,
+    ),
+    Option(
         "squall.token.file", (str, type(None)), None, "", "daemon",
         "The file (mode 0600) with the operators' token of the cluster at nimbus.url in the same file (if that is not set, of "
         "a Nimbus on this host): Nimbus writes it, the command reads it. SQUALL_TOKEN_FILE overrides it. Null: a file below "

@@ -39,6 +39,10 @@ STORM_OPTIONS: Final = (
         "a file, which keeps the password out of the settings",
     ),
     StormOption(
+        "`storm.zookeeper.ssl.*`", "`squall.zookeeper.tls.ca`, `squall.zookeeper.tls.certificate`, `squall.zookeeper.tls.key`",
+        "files in PEM; host names are always checked",
+    ),
+    StormOption(
         "`nimbus.seeds`, `nimbus.host`, `nimbus.thrift.port`", "`nimbus.url`; `squall nimbus --listen HOST:PORT`"
     ),
     StormOption("`storm.local.dir`", "`--state DIR` of each daemon"),

@@ -107,21 +107,40 @@ def server_context_files(conf: Mapping[str, object]) -> ServerFiles | None:
         missing, there = (CERTIFICATE, KEY) if key else (KEY, CERTIFICATE)
         raise BadCertificate(f"{there} is set and {missing} is not: HTTPS needs both")
     files = ServerFiles(str(certificate), str(key))
-    _check_mode(files.key)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    try:
-        context.load_cert_chain(files.certificate, files.key, password=_no_password)
-    except ssl.SSLError as error:
+    load_pair(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files.certificate, files.key)
+    return files
+
+
+def load_pair(
+    context: ssl.SSLContext, certificate: str, key: str, options: tuple[str, str] = (CERTIFICATE, KEY)
+) -> None:
+    """Load a certificate and its key into the context. Raises `BadCertificate`, which names the `options` that gave the files.
+    A key that others may read is refused."""
+    certificate_option, key_option = options
+    _check_mode(key, key_option)
+
+    def no_password() -> NoReturn:
+        # Without this function OpenSSL would ask for the passphrase at the terminal.
         raise BadCertificate(
-            f"{CERTIFICATE} {files.certificate} and {KEY} {files.key} are not a certificate and its key in PEM format: "
+            f"{key_option} is locked by a passphrase: daemons need a key without a passphrase, in a file of mode 0600"
+        )
+
+    try:
+        context.load_cert_chain(certificate, key, password=no_password)
+    except ssl.SSLError as error:
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise BadCertificate(
+                f"{key_option} {key} is not the key of {certificate_option} {certificate}"
+            ) from error
+        raise BadCertificate(
+            f"{certificate_option} {certificate} and {key_option} {key} are not a certificate and its key in PEM format: "
             f"{error.reason or 'not PEM'}"
         ) from error
     except OSError as error:
-        for option, path in ((CERTIFICATE, files.certificate), (KEY, files.key)):
+        for option, path in ((certificate_option, certificate), (key_option, key)):
             if not os.access(path, os.R_OK):
                 raise BadCertificate(f"{option} {path} cannot be read: {error.strerror}") from error
-        raise BadCertificate(f"{files.certificate} and {files.key} cannot be read: {error}") from error
-    return files
+        raise BadCertificate(f"{certificate} and {key} cannot be read: {error}") from error
 
 
 def ca(conf: Mapping[str, object]) -> str | None:
@@ -132,29 +151,22 @@ def ca(conf: Mapping[str, object]) -> str | None:
     return str(path)
 
 
-def client_context(trusted: str | None) -> ssl.SSLContext:
-    """Return a client's TLS context, which always checks the server's certificate and name. Raises `BadCertificate` if the file
-    holds no certificates."""
+def client_context(trusted: str | None, option: str = CA) -> ssl.SSLContext:
+    """Return a client's TLS context, which always checks the server's certificate and name. If a file is given, by `option`,
+    only its certificates are trusted. Raises `BadCertificate` if the file holds no certificates."""
     try:
         return ssl.create_default_context(cafile=trusted)
     except OSError as error:  # SSLError is an OSError
         why = "it holds no certificates in PEM" if isinstance(error, ssl.SSLError) else error.strerror
-        raise BadCertificate(f"{CA} {trusted} cannot be used: {why}") from error
+        raise BadCertificate(f"{option} {trusted} cannot be used: {why}") from error
 
 
-def _check_mode(key: str) -> None:
+def _check_mode(key: str, option: str) -> None:
     try:
         mode = stat.S_IMODE(os.stat(key).st_mode)
     except OSError as error:
-        raise BadCertificate(f"{KEY} {key} cannot be read: {error.strerror}") from error
+        raise BadCertificate(f"{option} {key} cannot be read: {error.strerror}") from error
     if mode & 0o027:  # some systems let a group read it (ssl-cert)
         raise BadCertificate(
-            f"{KEY} {key} may be read or changed by users other than its owner (mode {mode:04o}): run `chmod 600 {key}`"
+            f"{option} {key} may be read or changed by users other than its owner (mode {mode:04o}): run `chmod 600 {key}`"
         )
-
-
-def _no_password() -> NoReturn:
-    # Without this function OpenSSL would ask for the passphrase at the terminal.
-    raise BadCertificate(
-        f"{KEY} is locked by a passphrase: daemons need a key without a passphrase, in a file of mode 0600"
-    )

@@ -51,7 +51,7 @@ def read_named_credentials(path: Path) -> UserAndPassword:
 def find_credentials(servers: str, environ: Mapping[str, str]) -> UserAndPassword | None:
     """Return the credentials of development servers that this user started on this machine; None unless each of the `servers`
     (HOST:PORT,...) has credentials, and all have the same. Raises `BadPrivateFile`."""
-    places = [_place(server, environ) for server in addresses(servers)]
+    places = [user_place(server, environ) for server in addresses(servers)]
     found = {None if place is None else read_credentials(place) for place in places}
     return found.pop() if len(found) == 1 else None
 
@@ -65,15 +65,15 @@ def make_credentials(
     address: HOST:PORT of the server. ensemble: the addresses of its ensemble, if it has one. Raises `BadPrivateFile` and
     `OSError`.
     """
-    own, home = state / FILE, _home(environ)
+    own = state / FILE
     if read_credentials(own) is None:
-        shared = _shared(home, ensemble)
+        shared = shared_place(ensemble, environ)
         if shared is not None:
             make_private(shared, _new())
         known = None if shared is None else read_credentials(shared)
         make_private(own, _new() if known is None else ":".join(known))
     text = ":".join(read_named_credentials(own))
-    if (place := _place(address, environ)) is None:
+    if (place := user_place(address, environ)) is None:
         return own, False
     try:
         write_private(place, text)
@@ -98,13 +98,16 @@ def _home(environ: Mapping[str, str]) -> Path | None:
     return None if home is None else home / "squall" / "zookeepers"
 
 
-def _shared(home: Path | None, ensemble: Sequence[str]) -> Path | None:
-    """Return the file by which the servers of an ensemble on this machine agree."""
+def shared_place(ensemble: Sequence[str], environ: Mapping[str, str]) -> Path | None:
+    """Return the file by which the servers of an ensemble on this machine agree; None without an ensemble, and for a user
+    without a home."""
+    home = _home(environ)
     if home is None or not ensemble:
         return None
     return home / f"ensemble_{hashlib.sha256(','.join(ensemble).encode()).hexdigest()[:16]}"
 
 
-def _place(address: str, environ: Mapping[str, str]) -> Path | None:
+def user_place(address: str, environ: Mapping[str, str]) -> Path | None:
+    """Return the file in which this user keeps the credentials of the server at HOST:PORT; None for a user without a home."""
     name, home = place_name(f"zookeeper://{address}"), _home(environ)
     return None if name is None or home is None else home / name

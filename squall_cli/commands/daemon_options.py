@@ -136,6 +136,8 @@ def keep_private() -> int:
 def make_store(zookeeper: str | None, settings: Mapping[str, Any], insecure: bool) -> ZooKeeperStore:
     """Return the store that the option or the settings name. It is not connected yet. `insecure`: --insecure-zookeeper."""
     from squall.cluster.zookeeper import ZooKeeperStore
+    from squall.security.zookeeper_credentials import OPTION
+    from squall.security.zookeeper_tls import find_files, named_files
 
     servers = zookeeper or settings[SERVERS]
     if not servers:
@@ -143,11 +145,16 @@ def make_store(zookeeper: str | None, settings: Mapping[str, Any], insecure: boo
             f"where is ZooKeeper? Give --zookeeper HOST:PORT,... or set {SERVERS} (`squall zookeeper` starts one)"
         )
     check_servers(str(servers))
+    files = named_files(settings)
+    credentials = credentials_for(str(servers), settings, insecure)
+    if files is None and credentials is not None and settings[OPTION] is None:
+        files = find_files(str(servers), os.environ)  # the server that made the credentials made these too
     return ZooKeeperStore(
         str(servers),
         root=str(settings["squall.zookeeper.root"]),
         session_secs=float(settings["squall.zookeeper.session.timeout.secs"]),
-        credentials=credentials_for(str(servers), settings, insecure),
+        credentials=credentials,
+        tls=files,
     )
 
 

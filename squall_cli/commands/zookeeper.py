@@ -13,20 +13,24 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java, mode
+from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java
 from squall.guarded_files import DamagedFile, open_to_change
+from squall.http.host_names import EVERYWHERE, own_host
 from squall.security.private_files import BadPrivateFolder, own_folder
 from squall.security.tls import InsecureBind, is_loopback
 from squall_cli.commands.daemon_options import keep_private, listen_option, state_option, state_place
 from squall_cli.options.kinds import Whole, folders
 from squall_cli.terminal.lines import echo
+
+if TYPE_CHECKING:
+    from squall.security.zookeeper_tls import ClientFiles
 
 #: Seconds that the server has for an orderly end.
 _END_SECS: Final = 5.0
@@ -64,9 +68,12 @@ def ensemble_of(ctx: click.Context, option: click.Parameter, value: str | None) 
     help="All servers of an ensemble, in the order of their numbers (--server).",
 )
 @click.option(
+    "--tls", is_flag=True, help="Listen by TLS only, to clients with a certificate that this server made."
+)
+@click.option(
     "--insecure",
     is_flag=True,
-    help="Listen to other hosts; what daemons send there is not encrypted.",
+    help="Listen to other hosts without TLS; what daemons send there is not encrypted.",
 )
 def zookeeper(
     listen: tuple[str, int],
@@ -74,6 +81,7 @@ def zookeeper(
     jars: str | None,
     server: int | None,
     ensemble: tuple[str, ...],
+    tls: bool,
     insecure: bool,
 ) -> None:
     """Start a ZooKeeper server for development, until Ctrl-C or SIGTERM.
@@ -85,6 +93,7 @@ def zookeeper(
     \b
     Examples:
       squall zookeeper
+      squall zookeeper --tls
       squall zookeeper --listen 127.0.0.1:2182 --state ~/zookeeper-2 --server 2 \\
           --ensemble 127.0.0.1:2881:3881,127.0.0.1:2882:3882,127.0.0.1:2883:3883
     """
@@ -92,27 +101,52 @@ def zookeeper(
     if (server is None) != (not ensemble) or (server or 0) > len(ensemble):
         raise click.UsageError("--server N chooses a server of --ensemble: give both options, or neither.")
     host, port = listen
-    check_hosts([host, *(member.rsplit(":", 2)[0] for member in ensemble)], insecure)
+    hosts = [host, *(member.rsplit(":", 2)[0] for member in ensemble)]
+    if not tls:
+        check_hosts(hosts, insecure)
     folder = state_place("zookeeper", state)
     java, found = find_java(), find_jars(jars)
     with held(folder):
         port = free_port(host, port)
+        plan = ServerPlan(folder, host, port, server or 1, ensemble, tls=folder / "tls" if tls else None)
         with usable(folder):
-            publish_credentials(folder, f"{host}:{port}", ensemble)
-        plan = ServerPlan(folder, host, port, server or 1, ensemble)
-        with usable(folder):
+            publish(plan, hosts)
             plan.write()
         serve(plan, plan.command(java, found))
 
 
-def publish_credentials(folder: Path, address: str, ensemble: tuple[str, ...]) -> None:
-    """Make the credentials with which daemons close their nodes to others, and print where they are."""
-    from squall.security.zookeeper_credentials import OPTION, make_credentials
+def publish(plan: ServerPlan, hosts: list[str]) -> None:
+    """Make the credentials with which daemons close their nodes to others, and the files for TLS, and print where they are."""
+    from squall.security import zookeeper_credentials as credentials
+    from squall.security import zookeeper_tls
 
-    file, found = make_credentials(folder, address, ensemble, os.environ)
-    whom = "Other daemons need" if found else "Daemons need"
-    finds = "Daemons of this user on this machine find its credentials. " if found else ""
-    echo(f"{finds}{whom} {OPTION}: {file.absolute()} (a copy of it on other hosts).")
+    made = None if plan.tls is None else make_tls_files(plan.tls, plan.ensemble, hosts)
+    # Before the credentials, for which daemons wait.
+    found_tls = zookeeper_tls.publish(made, plan.address, os.environ)
+    file, found = credentials.make_credentials(plan.folder, plan.address, plan.ensemble, os.environ)
+    what, needed = "its credentials", [f"{credentials.OPTION}: {file.absolute()}"]
+    if made is not None:
+        found, what = found and found_tls, "its credentials and certificates"
+        names = (zookeeper_tls.CA, zookeeper_tls.CERTIFICATE, zookeeper_tls.KEY)
+        needed += [f"{name}: {path}" for name, path in zip(names, vars(made).values())]
+    finds = f"Daemons of this user on this machine find {what}. Other daemons" if found else "Daemons"
+    copies = "a copy of it" if len(needed) == 1 else "copies of them"
+    echo(f"{finds} need {', '.join(needed)} ({copies} on other hosts).")
+
+
+def make_tls_files(folder: Path, ensemble: Sequence[str], hosts: list[str]) -> ClientFiles:
+    """Make the files for TLS in a folder. hosts: where the server, and those of its ensemble, listen."""
+    from squall.cluster.zookeeper.certificates import make_certificates
+    from squall.security.zookeeper_credentials import shared_place
+    from squall.security.zookeeper_tls import SUFFIX
+
+    shared = shared_place(ensemble, os.environ)
+    names = [host for host in hosts if host not in EVERYWHERE]
+    if len(names) < len(hosts):
+        names.append(own_host())
+    return make_certificates(
+        folder, names, None if shared is None else shared.with_name(shared.name + SUFFIX)
+    )
 
 
 def check_hosts(hosts: list[str], insecure: bool) -> None:
@@ -126,7 +160,7 @@ def check_hosts(hosts: list[str], insecure: bool) -> None:
     )
     if not insecure:
         raise InsecureBind(
-            f"{danger}: listen on 127.0.0.1, or give --insecure if you trust all of that network"
+            f"{danger}: give --tls, listen on 127.0.0.1, or give --insecure if you trust all of that network"
         )
     echo(f"--insecure: {danger}.", err=True)
 
@@ -224,7 +258,7 @@ def watch(plan: ServerPlan, process: subprocess.Popen[bytes], enough: threading.
     if plan.ensemble:
         echo(f"{server} is started; it serves when more than half of the servers run.")
     while process.poll() is None and not enough.wait(_LOOK_SECS):
-        now = mode(plan.host, plan.port, timeout=1.0)
+        now = plan.mode(timeout=1.0)
         if now == said:
             continue
         if now is None:

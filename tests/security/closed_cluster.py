@@ -1,4 +1,4 @@
-"""A cluster of daemons with all protections: HTTPS, ZooKeeper's credentials, a token; and all of its secrets by name.
+"""A cluster of daemons with all protections: HTTPS, TLS to ZooKeeper, its credentials, a token; and all of its secrets by name.
 
 Must not know: which secret is searched where.
 """
@@ -17,11 +17,12 @@ from click.testing import CliRunner
 from kazoo.client import KazooClient
 
 from squall.http.client import Client
+from squall.security import zookeeper_tls
 from squall.security.private_files import write_private
 from squall_cli.main import squall
 from tests.certificates import make_certificates
 from tests.cluster_faults.daemon_processes import Daemons
-from tests.zookeeper_servers import PATIENCE_SECS
+from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, client_files
 
 USER = "squall"
 TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
@@ -30,23 +31,28 @@ TOPOLOGY = Path(__file__).with_name("guarded_topology.py")
 class ClosedCluster(Daemons):
     """Two Nimbuses and two supervisors. `secrets`: values that must not be visible, by their meaning."""
 
-    def __init__(self, folder: Path, zookeeper: str) -> None:
+    def __init__(self, folder: Path, zookeeper: ZooKeeperServer) -> None:
         made = {name: f"c4n4ry-{secrets.token_hex(8)}" for name in ("zookeeper", "token", "conf")}
         private = folder / "private"
         self.files = {name: private / name for name in made}
         for name, secret in made.items():
             write_private(self.files[name], f"{USER}:{secret}" if name == "zookeeper" else secret)
         tls = make_certificates(folder / "tls")
-        self.secrets = {**made, "tls": Path(tls.key).read_text().splitlines()[1]}
+        self.files_of_zookeeper = client_files(zookeeper)
+        keys = {"tls": tls.key, "tls to zookeeper": self.files_of_zookeeper.key}
+        self.secrets = {**made, **{name: Path(key).read_text().splitlines()[1] for name, key in keys.items()}}
         site = {
             "squall.zookeeper.credentials.file": str(self.files["zookeeper"]),
             "squall.token.file": str(self.files["token"]),
             "squall.tls.certificate": tls.certificate,
             "squall.tls.key": tls.key,
             "squall.tls.ca": tls.ca,
+            zookeeper_tls.CA: self.files_of_zookeeper.ca,
+            zookeeper_tls.CERTIFICATE: self.files_of_zookeeper.certificate,
+            zookeeper_tls.KEY: self.files_of_zookeeper.key,
         }
-        super().__init__(folder, zookeeper, nimbuses=2, supervisors=2, site=site)
-        self.zookeeper = zookeeper
+        super().__init__(folder, zookeeper.servers, nimbuses=2, supervisors=2, site=site)
+        self.zookeeper = zookeeper.servers
         self.urls = [url.replace("http://", "https://") for url in self.urls]
         self.client = Client(self.urls, self._authorization, tls.ca, timeout=20.0)
         self.ca = tls.ca
@@ -88,9 +94,11 @@ class ClosedCluster(Daemons):
 
     @contextmanager
     def in_zookeeper(self, password: str | None) -> Iterator[KazooClient]:
-        """A client of ZooKeeper with this password, or with none."""
+        """A client of ZooKeeper with a daemon's certificate, and with this password, or with none."""
         auth = [] if password is None else [("digest", f"{USER}:{password}")]
-        client = KazooClient(self.zookeeper, auth_data=auth)
+        ours = self.files_of_zookeeper
+        tls = {"use_ssl": True, "ca": ours.ca, "certfile": ours.certificate, "keyfile": ours.key}
+        client = KazooClient(self.zookeeper, auth_data=auth, **tls)
         client.start(PATIENCE_SECS)
         try:
             yield client

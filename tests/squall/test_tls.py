@@ -88,7 +88,7 @@ def test_unusable_files_are_named_with_the_reason(files: Certificates, tmp_path:
     assert f"{CERTIFICATE} {tmp_path}/none cannot be read" in problem(f"{tmp_path}/none", files.key)
     assert "not a certificate and its key" in problem(str(text), files.key)
     assert "not a certificate and its key" in problem(files.certificate, str(text))
-    assert "KEY_VALUES_MISMATCH" in problem(files.certificate, other.key)
+    assert f"{KEY} {other.key} is not the key of {CERTIFICATE} " in problem(files.certificate, other.key)
     Path(other.key).chmod(0o644)
     assert f"chmod 600 {other.key}" in problem(other.certificate, other.key)
 

@@ -18,10 +18,14 @@ from click.testing import CliRunner, Result
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.server import JARS_VARIABLE, ServerPlan, ask
+from squall.cluster.zookeeper.tls import speaks_tls
 from squall.security.zookeeper_credentials import find_credentials, read_credentials
+from squall.security.zookeeper_tls import ClientFiles, find_files
+from squall_cli.commands.daemon_options import make_store
 from squall_cli.main import squall
 from tests.squall_cli.run_process import environment
 from tests.zookeeper_servers import PATIENCE_SECS, eventually, free_ports, java_and_jars
+from topology_api.options import defaults
 
 
 @pytest.fixture(autouse=True)
@@ -119,22 +123,44 @@ def test_the_server_also_ends_when_the_command_is_killed(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_three_of_them_are_an_ensemble(tmp_path: Path) -> None:
+def test_with_tls_daemons_of_its_user_find_certificates_and_others_cannot_connect(tmp_path: Path) -> None:
+    state, settings = tmp_path / "state", defaults("daemon")
+    with foreground("--listen", "127.0.0.1:0", "--state", str(state), "--tls") as server:
+        said = server.line()
+        assert said.startswith("Daemons of this user on this machine find its credentials and certificates.")
+        for name, file in (("ca", "ca.pem"), ("certificate", "client.pem"), ("key", "client.key")):
+            assert f"squall.zookeeper.tls.{name}: {state}/tls/{file}" in said
+        where = server.line().partition("(")[2].partition(")")[0]
+        store = make_store(where, settings, insecure=False)
+        store.start(PATIENCE_SECS)
+        store.put("/a", b"x")
+        store.close()
+        port = int(where.partition(":")[2])
+        assert ask("127.0.0.1", port, "srvr") == "", "there is no plain port"
+        assert ask("127.0.0.1", port, "srvr", files=ClientFiles.within(state / "tls"))
+    assert [str(each) for each in state.rglob("*") if each.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.slow
+def test_three_of_them_are_an_ensemble_which_is_closed_with_tls(tmp_path: Path) -> None:
     ports = free_ports(9)
     members = ",".join(f"127.0.0.1:{ports[n]}:{ports[n + 3]}" for n in range(3))
     started = []
     try:
         for n in range(3):
             arguments = ("--listen", f"127.0.0.1:{ports[n + 6]}", "--state", str(tmp_path / str(n)))
-            started.append(Foreground(*arguments, "--server", str(n + 1), "--ensemble", members))
+            started.append(Foreground(*arguments, "--tls", "--server", str(n + 1), "--ensemble", members))
         assert "credentials" in started[0].line() and "server 1 of 3" in started[0].line()
         servers = ",".join(f"127.0.0.1:{port}" for port in ports[6:])
         credentials = eventually(lambda: find_credentials(servers, os.environ))
         assert all(read_credentials(tmp_path / str(n) / "credentials") == credentials for n in range(3))
-        store = ZooKeeperStore(servers, credentials=credentials)
+        eventually(lambda: find_files(servers, os.environ))
+        store = ZooKeeperStore(servers, credentials=credentials, tls=find_files(servers, os.environ))
         store.start(PATIENCE_SECS)
         store.put("/a", b"x")
         store.close()
+        assert all(speaks_tls(("127.0.0.1", port)) for port in ports[3:]), "elections and clients"
+        assert any(speaks_tls(("127.0.0.1", port)) for port in ports[:3]), "the leader listens to the others"
         assert "serves as " in started[0].line()
     finally:
         statuses = [server.end(signal.SIGTERM) for server in started]
@@ -214,6 +240,8 @@ def test_other_machines_cannot_reach_it_by_default(arguments: tuple[str, ...], t
     assert "can be reached from other machines" in result.stderr and "--insecure" in result.stderr
     allowed = run(*arguments, "--insecure", "--state", str(tmp_path), JAVA_HOME=str(tmp_path))
     assert "--insecure: " in allowed.stderr and "there is no `java`" in allowed.stderr
+    encrypted = run(*arguments, "--tls", "--state", str(tmp_path), JAVA_HOME=str(tmp_path))
+    assert "--insecure" not in encrypted.stderr and "there is no `java`" in encrypted.stderr
 
 
 @pytest.mark.parametrize(

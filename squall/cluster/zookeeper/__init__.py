@@ -4,7 +4,10 @@
 |---|---|
 | `store` | `ZooKeeperStore`: its cache, its watches, its sessions |
 | `client` | the connection and single requests; the only module that uses kazoo |
+| `tls` | connects by TLS, and says why that fails |
+| `access` | judges access lists |
 | `server` | prepares a ZooKeeper server on this machine, for development and tests |
+| `certificates` | makes the certificates of such a server |
 
 `squall.cluster.znodes` maps values to nodes of ZooKeeper's tree.
 """

@@ -53,10 +53,13 @@ def stranger_in(entries: Iterable[AclEntry], own: frozenset[str]) -> AclEntry | 
 def open_node(path: str, servers: str, entry: AclEntry, user: str, root: str) -> str:
     """Return what to report, and what to do, about a node with a stranger's entry."""
     whom = "everybody" if entry.scheme == "world" else "strangers"
+    close = f"`addauth digest USER:PASSWORD`, then `setAcl -R {root} auth::cdrwa`"
+    if entry.scheme == "x509":  # with TLS, `auth` would be the certificate of zkCli.sh too
+        close = f"`setAcl -R {root} digest:USER:HASH:cdrwa`"
     return (
         f"{path} in the ZooKeeper at {servers} is open to {whom}: its access list has the entry {entry.text(user)}, but only"
-        f" Squall's own credentials (user {user}) may have one. Close it (in zkCli.sh: `addauth digest USER:PASSWORD`, then"
-        f" `setAcl -R {root} auth::cdrwa`) and check what strangers may have written (docs/security.md#zookeeper), or choose"
+        f" Squall's own credentials (user {user}) may have one. Close it (in zkCli.sh: {close}) and check what strangers may"
+        " have written (docs/security.md#zookeeper), or choose"
         " another squall.zookeeper.root"
     )
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import ssl
 import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from kazoo import exceptions
 from kazoo.client import CLOSED_STATES, KazooClient
@@ -23,11 +24,14 @@ from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandl
 from kazoo.protocol.connection import CREATED_EVENT, ConnectionHandler
 from kazoo.protocol.serialization import Connect, Watch, int_struct, write_string
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import ACL, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, Id, Permissions
 
 from squall.cluster.store import OpenToStrangers, StoreError, Unavailable
 from squall.cluster.znodes import Check, Make, Node, Step, StepFailed, Why, Write
+from squall.cluster.zookeeper import tls
 from squall.cluster.zookeeper.access import AclEntry, foreign_node, open_node, own_ids, stranger_in
+from squall.security import zookeeper_tls
+from squall.security.zookeeper_tls import ClientFiles
 
 _log = logging.getLogger(__name__)
 # Kazoo logs requests, which contain credentials and values, and a line for each attempt to connect.
@@ -62,6 +66,16 @@ class NoAccess(StoreError):
     """ZooKeeper answers, but does not allow the request with these credentials, or its release does not support it."""
 
 
+def _access_list(credentials: tuple[str, str] | None, encrypted: bool) -> Sequence[ACL]:
+    """Return the access list of new nodes."""
+    if credentials is None:
+        return cast(Sequence[ACL], OPEN_ACL_UNSAFE)
+    if not encrypted:
+        return cast(Sequence[ACL], CREATOR_ALL_ACL)
+    # With TLS, "the creator" means everyone with the credentials, and everyone with a certificate of the same subject.
+    return [ACL(Permissions.ALL, Id("digest", each)) for each in sorted(own_ids(credentials))]
+
+
 class _AddWatch:
     """The request for a persistent recursive watch."""
 
@@ -84,8 +98,12 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
         super().__init__()
         self._connect_secs = connect_secs
 
-    def create_connection(self, *args: Any, timeout: float, **options: Any) -> Any:
-        return super().create_connection(*args, timeout=min(timeout, self._connect_secs), **options)
+    def create_connection(self, address: Any, timeout: float, use_ssl: bool = False, **options: Any) -> Any:
+        secs = min(timeout, self._connect_secs)
+        if not use_ssl:
+            return super().create_connection(address, timeout=secs, **options)
+        files = ClientFiles(options["ca"], options["certfile"], options["keyfile"])
+        return tls.connect(address, options["hostname"], secs, files)
 
     def spawn(self, func: Callable[..., None], *args: Any, **options: Any) -> threading.Thread:
         def run() -> None:
@@ -102,13 +120,31 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no
 class _Connection(ConnectionHandler):  # type: ignore[misc]
     _turned_away = 0
 
+    def _connect(self, host: str, address: str, port: int) -> Any:
+        try:
+            found = super()._connect(host, address, port)
+        except exceptions.ConnectionDropped as error:
+            self.client.note_failure(error.__context__, f"{host}:{port}")
+            raise
+        self.client.trouble = None
+        return found
+
+    def _read_socket(self, timeout: float) -> Any:
+        answer = super()._read_socket(timeout)
+        # What TLS has decrypted already does not make the socket readable: kazoo would see it with the next answer only.
+        while answer is None and self.client.use_ssl and self._socket.pending():
+            answer = super()._read_socket(timeout)
+        return answer
+
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         if not isinstance(request, Connect):
             return super()._invoke(timeout, request, xid)
         try:
             limit = min(timeout, _HANDSHAKE_SECS, _HANDSHAKE_PART * self.client.session_secs)
             answer = super()._invoke(limit, request, xid)
-        except exceptions.ConnectionDropped:
+        except exceptions.ConnectionDropped as error:
+            if isinstance(error.__context__, ssl.SSLError):  # it refuses the certificate
+                raise
             # A server rejects a client that has seen later changes than the server. If all servers reject the client, the
             # servers have lost these changes (they are empty, or restored from a backup), and would reject the client for ever.
             self._turned_away += 1
@@ -141,17 +177,26 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         credentials: tuple[str, str] | None,
         changed: Callable[[str, bool], None],
         state: Callable[[str], None],
+        files: ClientFiles | None = None,
     ) -> None:
         super().__init__(
             hosts=servers,
             timeout=session_secs,
             handler=_Handler(session_secs / (servers.count(",") + 2)),
-            default_acl=OPEN_ACL_UNSAFE if credentials is None else CREATOR_ALL_ACL,
+            default_acl=_access_list(credentials, files is not None),
             auth_data=None if credentials is None else [("digest", ":".join(credentials))],
             connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.5),
             logger=_kazoo_log,
+            use_ssl=files is not None,
+            ca=None if files is None else files.ca,
+            certfile=None if files is None else files.certificate,
+            keyfile=None if files is None else files.key,
+            check_hostname=True,
         )
         self.servers = servers
+        #: What is wrong with TLS, in a sentence, since the client was connected last.
+        self.trouble: str | None = None
+        self._files = files
         self.session_secs = session_secs
         self.changed = changed
         self._connection = _Connection(self, self._conn_retry.copy(), logger=_kazoo_log)
@@ -167,6 +212,25 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def session(self) -> int | None:
         """The number of the session, while there is a connection."""
         return None if self.client_id is None else int(self.client_id[0])
+
+    def note_failure(self, error: BaseException | None, where: str) -> None:
+        """Note why no connection by TLS could be made, if that is the reason."""
+        if isinstance(error, tls.TlsFailed):
+            self.trouble = str(error)
+        elif self._files is not None:
+            self.trouble = tls.refusal(error, where, self._files) or self.trouble
+
+    def find_trouble(self) -> str | None:
+        """Return what is wrong with TLS, None if nothing is. If the client does not use it, the servers are asked whether they
+        do."""
+        if self._files is None:
+            for host, port in self.hosts:
+                if tls.speaks_tls((host, port)):
+                    return (
+                        f"the ZooKeeper at {host}:{port} speaks TLS: set {zookeeper_tls.CA}, {zookeeper_tls.CERTIFICATE} and"
+                        f" {zookeeper_tls.KEY}"
+                    )
+        return self.trouble
 
     def add_watch_async(self, path: str) -> Any:
         """Set a watch for every change at or below a path, as long as this connection lasts."""

@@ -6,6 +6,7 @@ Must not know: who waits for the server, how it is ended.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -17,8 +18,11 @@ from typing import Final
 
 from squall.atomic_files import write_bytes
 from squall.security.private_files import make_private_folder
+from squall.security.zookeeper_tls import ClientFiles
 from topology_api.errors import SquallError
 
+#: The file for TLS with the server's certificate and its key; the others are those of `ClientFiles`.
+SERVER_FILE: Final = "server.pem"
 JARS_VARIABLE: Final = "SQUALL_ZOOKEEPER_JARS"
 #: The jars of PySpark that belong to ZooKeeper; loading all jars would take a second longer.
 _FROM_PYSPARK: Final = (
@@ -48,6 +52,8 @@ class ServerPlan:
     #: HOST:PORT:PORT of each server of an ensemble, the first is number 1; empty for a single server.
     ensemble: Sequence[str] = ()
     tick_millis: int = 2000
+    #: The folder with the files for TLS (`certificates`), which clients then must use; None: the server encrypts nothing.
+    tls: Path | None = None
     #: Further lines of the configuration.
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -62,8 +68,7 @@ class ServerPlan:
         make_private_folder(data)
         lines = {
             "dataDir": str(data),
-            "clientPort": str(self.port),
-            "clientPortAddress": self.host.strip("[]"),
+            **self._port_lines(),
             "tickTime": str(self.tick_millis),
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "ruok,srvr,stat,mntr",
@@ -77,6 +82,31 @@ class ServerPlan:
         text = "".join(f"{name}={value}\n" for name, value in {**lines, **self.settings}.items())
         write_bytes(self.folder, file.name, text.encode(), 0o600)
         return file
+
+    def mode(self, timeout: float = 5.0) -> str | None:
+        """Return the current mode of the server, like the function `mode`."""
+        return mode(self.host, self.port, timeout, None if self.tls is None else ClientFiles.within(self.tls))
+
+    def _port_lines(self) -> dict[str, str]:
+        host = self.host.strip("[]")
+        if self.tls is None:
+            return {"clientPort": str(self.port), "clientPortAddress": host}
+        lines = {
+            "secureClientPort": str(self.port),
+            "secureClientPortAddress": host,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.clientAuth": "need",
+        }
+        if self.ensemble:
+            lines["sslQuorum"] = "true"
+        for kind in ("ssl", "ssl.quorum"):
+            lines |= {
+                f"{kind}.keyStore.location": str(self.tls / SERVER_FILE),
+                f"{kind}.keyStore.type": "PEM",
+                f"{kind}.trustStore.location": ClientFiles.within(self.tls).ca,
+                f"{kind}.trustStore.type": "PEM",
+            }
+        return lines
 
     def command(self, java: str, jars: Sequence[Path], memory: str = "256m") -> list[str]:
         """Return the command that starts the server; its log (warnings and errors) goes to the standard output."""
@@ -119,17 +149,22 @@ def find_java(environ: Mapping[str, str] = os.environ) -> str:
     return found
 
 
-def ask(host: str, port: int, word: str, timeout: float = 5.0) -> str:
-    """Return a server's answer to one of ZooKeeper's four-letter words; "" while no server answers."""
+def ask(host: str, port: int, word: str, timeout: float = 5.0, files: ClientFiles | None = None) -> str:
+    """Return a server's answer to one of ZooKeeper's four-letter words; "" while no server answers. files: for TLS."""
     try:
-        with socket.create_connection((host.strip("[]"), port), timeout=timeout) as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(socket.create_connection((host.strip("[]"), port), timeout))
+            if files is not None:  # each server of this module has a certificate for this name
+                encrypted = files.context().wrap_socket(connection, server_hostname="localhost")
+                connection = stack.enter_context(encrypted)
             connection.sendall(word.encode())
             return b"".join(iter(lambda: connection.recv(65536), b"")).decode(errors="replace")
     except OSError:
         return ""
 
 
-def mode(host: str, port: int, timeout: float = 5.0) -> str | None:
+def mode(host: str, port: int, timeout: float = 5.0, files: ClientFiles | None = None) -> str | None:
     """Return the current mode of a server: "standalone", "leader" or "follower"; None while the server accepts no clients."""
-    lines = [line for line in ask(host, port, "srvr", timeout).splitlines() if line.startswith("Mode: ")]
+    answer = ask(host, port, "srvr", timeout, files)
+    lines = [line for line in answer.splitlines() if line.startswith("Mode: ")]
     return lines[0].removeprefix("Mode: ") if lines else None

@@ -24,6 +24,7 @@ from squall.cluster import store, znodes
 from squall.cluster.read_cache import ReadCache
 from squall.cluster.store import Guard
 from squall.cluster.zookeeper.client import NoAccess, TimedCall, ZooKeeperClient
+from squall.security.zookeeper_tls import ClientFiles
 
 #: The most seconds for which an answer is cached. A change without a notification is seen after this time.
 MEMORY_SECS: Final = 8.0
@@ -43,7 +44,8 @@ class ZooKeeperStore:
     """`squall.cluster.store.Store` in ZooKeeper, below `root`. Begins with `start`, ends with `close`.
 
     servers: HOST:PORT separated by commas. credentials: user and password of ZooKeeper's digest scheme; a value that is written
-    with credentials can be read and changed only with the same credentials. Any number of threads may call the methods.
+    with credentials can be read and changed only with the same credentials. tls: the files for TLS; None: no TLS. Any number of
+    threads may call the methods.
     """
 
     def __init__(
@@ -53,12 +55,14 @@ class ZooKeeperStore:
         root: str = "/squall",
         session_secs: float = 10.0,
         credentials: tuple[str, str] | None = None,
+        tls: ClientFiles | None = None,
         call_secs: float = 3.0,
     ) -> None:
         self.servers = servers
         self._root = store.checked_path(root).rstrip("/")
         self._wanted_secs = session_secs
         self._credentials = credentials
+        self._tls = tls
         self._call_secs = call_secs
         self._client: ZooKeeperClient | None = None
         self._cache = ReadCache(RealClock(), MEMORY_SECS)
@@ -71,6 +75,8 @@ class ZooKeeperStore:
         self._ready = threading.Event()
         self._refusal: NoAccess | None = None
         self._settled = False
+        #: The troubles with TLS that were logged since the client was connected last.
+        self._told: set[str] = set()
 
     # Life
 
@@ -86,9 +92,12 @@ class ZooKeeperStore:
         self._thread.start()
         if self._ready.wait(wait_secs) and self._refusal is None:
             return
+        client = self._client
+        why = None if client is None or self._refusal is not None else client.find_trouble()
         self.close()
         raise self._refusal or store.Unavailable(
-            f"no ZooKeeper answered at {self.servers} within {wait_secs:g} seconds: is it running, and is this its address?"
+            f"no ZooKeeper answered at {self.servers} within {wait_secs:g} seconds:"
+            f" {why or 'is it running, and is this its address?'}"
         )
 
     def close(self) -> None:
@@ -221,7 +230,12 @@ class ZooKeeperStore:
         self._settled = False
         self._overdue = None
         return ZooKeeperClient(
-            self.servers, self._wanted_secs, self._credentials, self._node_changed, self._state_changed
+            self.servers,
+            self._wanted_secs,
+            self._credentials,
+            self._node_changed,
+            self._state_changed,
+            self._tls,
         )
 
     def _node_changed(self, full: str, data: bool) -> None:
@@ -259,6 +273,11 @@ class ZooKeeperStore:
         self._cache.purge()
         if (client := self._client) is None:
             return
+        if (trouble := client.trouble) is None:
+            self._told.clear()
+        elif trouble not in self._told and self._ready.is_set():  # before that, `start` reports it
+            self._told.add(trouble)
+            _log.warning("no connection to ZooKeeper: %s", trouble)
         if client.dead:
             _log.warning("the connection to ZooKeeper at %s is opened again", self.servers)
             client.end()

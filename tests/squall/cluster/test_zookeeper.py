@@ -146,7 +146,9 @@ def tried_value(store: ZooKeeperStore, path: str) -> tuple[bytes, int] | None:
         return None
 
 
-def test_a_connection_that_gave_up_is_started_again(opened: Open, zookeeper: ZooKeeperServer) -> None:
+def test_a_connection_that_gave_up_is_started_again(
+    opened: Open, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = opened(zookeeper.servers)
     store.put("/a", b"x")
     client = store._client
@@ -155,7 +157,7 @@ def test_a_connection_that_gave_up_is_started_again(opened: Open, zookeeper: Zoo
     def fail(*_: object) -> None:
         raise RuntimeError("xids do not match")
 
-    client._connection._read_socket = fail
+    monkeypatch.setattr(client._connection, "_read_socket", fail)
     assert not tried(lambda: store.put("/b", b"x"))
     eventually(lambda: store._client is not client and store.connected)
     eventually(lambda: tried(lambda: store.put("/c", b"x")))
