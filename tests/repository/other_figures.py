@@ -14,8 +14,13 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "on the average of the last ten seconds",
         "a bolt's store is away for ten seconds",  # measured
         "lower the two timeouts of 30 s",
+        "every day and after each `squall submit",  # advice
     ),
-    "docs/command-line.md": ("every two seconds (`--delay SECS`)",),
+    "docs/command-line.md": (
+        "every two seconds (`--delay SECS`)",
+        "calls of more than a second are not measured one by one",
+        "GREW is blank below 1 MB",
+    ),
     "docs/compiled-core.md": ("one to two minutes of processor time",),
     "docs/security.md": ("(1,000 nodes take 0.2 s)",),
     "docs/spark-guarantees.md": (

@@ -72,7 +72,8 @@ def test_a_leaking_worker_ends_with_the_reason_and_drains_if_it_can(
     assert worker.wait_end() == status
     end = worker.end()
     assert end is not None and "300 MB of topology.worker.memory.mb" in end.reason and "bolt[2]" in end.reason
-    assert ("drains, then ends" in worker.log()) == (status == EXIT_LIMIT)
+    if status == EXIT_LIMIT:  # a worker that grows faster may begin to drain, too
+        assert "drains, then ends" in worker.log()
 
 
 def test_a_sigterm_does_not_cut_the_drain_short_and_a_second_one_does() -> None:
