@@ -50,7 +50,7 @@ from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, HowReplaced, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
-from squall.reports.events import Event
+from squall.reports.events import Event, subject
 from squall.values import TopologyState
 from topology_api.options import OPTIONS
 
@@ -374,7 +374,7 @@ class Replacements:
 def _why_it_failed(view: LifecycleView, timeout_secs: float) -> str:
     """Return why a version on trial is rolled back."""
     if view.trial.repeated is not None:
-        return f"it failed {SAME_ERRORS} times in a row at its start: {sentence(view.trial.repeated)}"
+        return f"it failed {SAME_ERRORS} times in a row at its start: {_cause(view.trial.repeated)}"
     if is_up(view):
         return why_bad(view.trial.evidence)
     return f"it was not up within {timeout_secs:g} s of taking over; {_what_is_missing(view)}"
@@ -392,5 +392,10 @@ def _what_is_missing(view: LifecycleView) -> str:
     reports = {placement.worker: view.report_of(placement) for placement in view.workers}
     unopened = [worker for worker, report in reports.items() if report is None or not report.opened]
     events = (report.fact for worker in unopened if (report := reports[worker]) is not None)
-    cause = next((f"; {sentence(event)}" for event in events if event is not None), "")
+    cause = next((f"; {_cause(event)}" for event in events if event is not None), "")
     return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{cause}"
+
+
+def _cause(event: Event) -> str:
+    """Return the sentence for an event of a version that is rolled back, in one line: its worker is not started again."""
+    return sentence(subject(event), named=False)

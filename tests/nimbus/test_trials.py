@@ -138,7 +138,10 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
 
     def dies(attempt: int, reason: str, by: str = "reported") -> str:
         cause = Cause(by, reason=reason, status=77)  # type: ignore[arg-type]
-        event = Event("died", worker="w1", pid=attempt, cause=cause, attempt=attempt)
+        event = Event(
+            "died", topology="words", worker="w1", pid=attempt, cause=cause, attempt=attempt, within_secs=6.0,
+            retry_in_secs=2.0,
+        )  # fmt: skip
         incarnation = Incarnation(placed.incarnation.version, attempt)
         report = WorkerReport("w1", incarnation, False, False, False, False, None, event=event)
         scenario.nimbus.report("words", "w1", report)
@@ -150,4 +153,6 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
     assert set(states) == {"ACTIVE"}
     assert dies(8, typo) == "FAILED"
     error = scenario.nimbus.topology("words").error
-    assert error is not None and "3 times in a row" in error and typo in error
+    assert error == (
+        f"it failed 3 times in a row at its start: worker w1 ended by itself with status 77: {typo}"
+    ), "nothing about another start, which does not come"
