@@ -396,11 +396,12 @@ class Views:
         )
 
     def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
-        """Return the previous version of a topology, and the seconds until a rollback to it; None if no rollback is
-        possible."""
-        if record.until is None or not is_on_trial(record):
+        """Return the previous version of a topology, and the seconds until a rollback to it (unless the trial is suspended);
+        None if no rollback is possible."""
+        if not is_on_trial(record):
             return None
-        return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
+        secs = 0.0 if record.until is None else max(0.0, record.until - self.now())
+        return answers.StandbyVersion(str(record.replaces), secs, record.until is None)
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
         """Count the workers of a running topology that are not up and whose hosts have reported a reason. Return this number

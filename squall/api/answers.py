@@ -154,6 +154,7 @@ class StandbyVersion(Struct, frozen=True):
 
     id: str
     secs: float
+    suspended: bool = False
 
 
 class HeldUp(Struct, frozen=True):
@@ -186,7 +187,8 @@ class TopologySummary(Struct, frozen=True, kw_only=True):
 
 class TopologiesAnswer(Struct, frozen=True):
     """`acked`, `failed` and `pending` count the trees of the spouts. In the state BAD the record cannot be read; `error` says
-    why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`.
+    why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`; if it
+    is `suspended`, the new version is up and INACTIVE, `secs` is 0, and its trial begins when it is activated.
     `held_up`: how many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why
     the first of them is not.
     """

@@ -87,7 +87,8 @@ class Arrival:
         stages = self._stages(workers, up)
         spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
         acked = sum(spout.acked for spout in spouts)
-        trial = on_trial(status)
+        suspended = status.stands_by is not None and status.stands_by.suspended
+        trial = "" if suspended else on_trial(status)
         none_acked = acked == 0 and any(spout.failed for spout in spouts)
         arrived = self._arrived(status, workers, up, acked)
         if not trial and not none_acked and arrived is not None:

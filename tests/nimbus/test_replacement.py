@@ -411,6 +411,22 @@ def test_a_version_that_failed_on_trial_accepts_no_other_which_would_be_dropped_
     )
 
 
+def test_a_status_says_that_the_trial_of_an_inactive_version_is_suspended(
+    scenario: Scenario,
+) -> None:
+    views = Views(scenario.store, Counters(), scenario.clock.now)
+    scenario.say(
+        "@ 0 supervisor s1 slots=2; submit words tasks=2; submit words tasks=3 replace inactive wait=0"
+    )
+    scenario.say("@ 4 report words w1 stopped")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
+    scenario.say("@ 5 report words w1")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
+    assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
+    scenario.say("@ 6 activate words")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
+
+
 def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(
     scenario: Scenario,
 ) -> None:
