@@ -13,15 +13,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from squall.api.versions import Option, Settings, StandbyVersion
 from squall.reports.events import Event
 from squall.reports.stacks import CallStack
 from squall.status import ComponentStatus, DownTask, TaskLoad
 from squall.values import Incarnation, TaskRow
 
-Option = Annotated[str, Meta(title="option")]
 ComponentName = Annotated[str, Meta(title="component")]
 Versions = dict[Annotated[str, Meta(title="program")], str]
-Settings = dict[Option, Any]
 
 
 # The cluster
@@ -147,14 +146,6 @@ class ConfigurationAnswer(Struct, frozen=True):
 
 
 # Topologies
-
-
-class StandbyVersion(Struct, frozen=True):
-    """The previous version of a topology, while a rollback to it is possible."""
-
-    id: str
-    secs: float
-    suspended: bool = False
 
 
 class HeldUp(Struct, frozen=True):

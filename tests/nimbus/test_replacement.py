@@ -10,7 +10,7 @@ from nimbus.files.housekeeping import needed_files
 from nimbus.http.views import Views
 from nimbus.lifecycle.replacing import step_due
 from nimbus.submission.submission import Submission
-from squall.api.answers import StandbyVersion
+from squall.api.versions import StandbyVersion
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
