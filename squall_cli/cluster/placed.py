@@ -13,7 +13,7 @@ from squall.values import TopologyState
 from squall_cli.terminal.formats import duration, plural, to_type
 
 if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
+    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary, WorkerEntry
 
 #: States of workers that no longer run, because they were withdrawn or their host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
@@ -147,7 +147,14 @@ def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
     if before.suspended:
         begins = f"on trial, which begins at {to_type('activate', topology.name)}"
         return f"{begins}; the previous version ({before.id}) is on standby"
+    if not isinstance(topology.workers, int) and _all_open(topology.workers):
+        return f"the previous version ({before.id}) runs again if the tuples of this one fail"
     unless = f"the previous version ({before.id}) runs again unless"
     if topology.state == "INACTIVE":
         return f"{unless} the workers of this one start within {duration(before.secs)}"
     return f"{unless} this one starts within {duration(before.secs)} and processes its tuples"
+
+
+def _all_open(workers: Sequence[WorkerEntry]) -> bool:
+    there = [worker for worker in workers if worker.state not in LEAVING]
+    return bool(there) and all(worker.opened for worker in there)

@@ -9,7 +9,7 @@ import pytest
 
 from squall.api.answers import SupervisorEntry
 from squall_cli.cluster.placed import fewer_workers, free_slots
-from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology
+from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology, worker
 
 
 def full(host: str, free: int = 0, **values: Any) -> dict[str, Any]:
@@ -122,7 +122,8 @@ def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_previous_ver
 def test_list_and_status_say_when_the_trial_of_an_inactive_version_begins(
     standby: dict[str, Any], said: str, nimbus: FakeNimbus, run: Squall
 ) -> None:
-    nimbus.put(topology("two", "INACTIVE", stands_by={"id": "two-0", **standby}))
+    waits = worker("two-w1", opened=False)
+    nimbus.put(topology("two", "INACTIVE", stands_by={"id": "two-0", **standby}, workers=[waits]))
     assert f"two: {said}" in run("list").stdout.splitlines()
     assert said in run("status two").stdout.splitlines()
 
