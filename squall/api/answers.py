@@ -189,7 +189,8 @@ class TopologiesAnswer(Struct, frozen=True):
 
 class SubmittedAnswer(Struct, frozen=True):
     """The topology that was submitted. If it replaces another, `kept`: what operators had set and it keeps; `changed`: the
-    settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again."""
+    settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again; or
+    `rolled_back`: the version on trial, after which the version `id` returns."""
 
     name: str
     id: str
@@ -197,6 +198,7 @@ class SubmittedAnswer(Struct, frozen=True):
     kept: Settings = {}
     changed: dict[Option, list[Any]] = {}
     repeats: str | None = None
+    rolled_back: str | None = None
 
 
 class WorkerEntry(Struct, frozen=True):

@@ -150,12 +150,7 @@ class Arrival:
 
     def _stages(self, workers: Sequence[WorkerEntry], up: int, acked: int) -> list[str]:
         """Return the stages that were reached since the last status. `acked`: on trial, the acked trees."""
-        reached: dict[str, str] = {}
-        if workers:
-            hosts = len({worker.host for worker in workers})
-            reached["scheduled"] = f"scheduled: {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
-            if up == len(workers):
-                reached["up"] = f"{plural(up, 'worker')} up"
+        reached = stages_of(workers, up)
         if acked:
             reached["acked"] = f"first ack: {whole(acked)} acked"
         return self._new(reached)
@@ -195,6 +190,17 @@ class Arrival:
         if texts and now > max(self._better, self._trial) + TROUBLE_SECS:
             return f"no progress for {TROUBLE_SECS:.0f} s; the latest event: {own_paths(str(texts[-1]))}"
         return None
+
+
+def stages_of(workers: Sequence[WorkerEntry], up: int) -> dict[str, str]:
+    """Return the stages that the workers have reached, each with a key."""
+    if not workers:
+        return {}
+    hosts = len({worker.host for worker in workers})
+    reached = {"scheduled": f"scheduled: {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"}
+    if up == len(workers):
+        reached["up"] = f"{plural(up, 'worker')} up"
+    return reached
 
 
 def failure_of(status: TopologyAnswer) -> str | None:

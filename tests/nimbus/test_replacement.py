@@ -211,9 +211,9 @@ def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scen
         TWO_VERSIONS
         + """
     @ 5 submit words tasks=1 replace
-    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
+    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
     @ 5 rebalance words workers=2
-    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
     @ 5 deactivate words
     words INACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
