@@ -257,6 +257,9 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
     known = services.lead(call, lambda nimbus: nimbus.submitted(asked.submission))
     if known is not None:
         return 200, answers.SubmittedAnswer(known.name, known.id, known.state, repeats=known.repeats or None)
+    ended = services.lead(call, lambda nimbus: nimbus.end_trial(name, asked.version, asked.submission))
+    if ended is not None:
+        return 202, answers.SubmittedAnswer(name, ended.back.id, ended.state, rolled_back=ended.version)
     version, bundled = wanted_version(services.views, name, asked.version)
     own = own_versions()
     # The cloudpickle of an earlier version is not known.

@@ -149,9 +149,13 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     Endpoint(
         "POST", f"{API}/topologies/{{name}}/rollback", handlers.rollback,
         "Replace the present version of a topology by an earlier version, which is submitted again",
-        {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer}, leads="always",
+        {201: answers.SubmittedAnswer, 200: answers.SubmittedAnswer, 202: answers.SubmittedAnswer}, leads="always",
         body=JsonBody(requests.RollbackRequest, lambda body: read(requests.RollbackRequest, body)),
-        errors=(400, 404, 409, 422), notes={200: "if it was already accepted: nothing is done again"},
+        errors=(400, 404, 409, 422),
+        notes={
+            200: "if it was already accepted: nothing is done again",
+            202: "if the present version is on trial: it is rolled back, and the previous version returns",
+        },
     ),
     Endpoint(
         "GET", f"{API}/topologies/{{name}}/components/{{component}}", handlers.component, "One component",

@@ -22,6 +22,7 @@ from nimbus.lifecycle.progress import LifecycleView, is_on_trial, why_not_up, wo
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.states import COMPLETED, FAILED
 from squall.api import answers
+from squall.api.versions import StandbyVersion
 from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.leadership import leads_since
@@ -390,12 +391,13 @@ class Views:
             held_up=self._held_up(record),
         )
 
-    def _standing_by(self, record: TopologyRecord) -> answers.StandbyVersion | None:
-        """Return the previous version of a topology, and the seconds until a rollback to it; None if no rollback is
-        possible."""
-        if record.until is None or not is_on_trial(record):
+    def _standing_by(self, record: TopologyRecord) -> StandbyVersion | None:
+        """Return the previous version of a topology, and the seconds until a rollback to it (unless the trial is suspended);
+        None if no rollback is possible."""
+        if not is_on_trial(record):
             return None
-        return answers.StandbyVersion(str(record.replaces), max(0.0, record.until - self.now()))
+        secs = 0.0 if record.until is None else max(0.0, record.until - self.now())
+        return StandbyVersion(str(record.replaces), secs, record.until is None)
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
         """Count the workers of a running topology that are not up and whose hosts have reported a reason. Return this number

@@ -41,6 +41,7 @@ from nimbus.lifecycle.cleanup import (
     existing_record,
     readable_record,
 )
+from nimbus.lifecycle.ending_trials import EndedTrial, end_trial
 from nimbus.lifecycle.notes import with_events, with_news
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.replacing import USUAL_TERMS, Replacements, ReplaceTerms, check_proved
@@ -192,6 +193,14 @@ class Nimbus:
         if not isinstance(error, str):
             raise InvalidConfig([f"the error is {typed(error)}: give a text"], f"the failure of {name!r}")
         self._command(name, "crash", error=error)
+
+    def end_trial(self, name: str, wanted: str | None, key: str) -> EndedTrial | None:
+        """Let the version before the one on trial return because an operator wants it (see `ending_trials.end_trial`)."""
+        record = existing_record(self.registry, name)
+        ended = end_trial(self.registry, record, wanted, key, self._wall_clock())
+        if ended is not None:
+            self._follow_up()
+        return ended
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology: it may drain for `wait_secs` seconds (default: its message timeout), and then its workers stop.

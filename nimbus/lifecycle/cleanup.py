@@ -37,8 +37,13 @@ class BadTopology(SquallError):
     def __str__(self) -> str:
         return (
             f"topology {self.name!r} cannot be read ({self.reason}): repair that value, or remove the topology"
-            f" with `squall kill {'-- ' if self.name.startswith('-') else ''}{quote(self.name)}`"
+            f" with {to_type('kill', self.name)}"
         )
+
+
+def to_type(command: str, name: str) -> str:
+    """Return a command about a topology, as an operator types it."""
+    return f"`squall {command} {'-- ' if name.startswith('-') else ''}{quote(name)}`"
 
 
 class TopologyKeys(Protocol):

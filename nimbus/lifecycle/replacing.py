@@ -20,6 +20,7 @@ point. Nothing is cleaned up on the way: the values of a version without a recor
 | a version on trial is up and INACTIVE | `suspend` its trial, which begins when it is activated |
 | hosts still prepare the files of a version on trial, or its trial begins | `postpone` its deadline |
 | a version on trial is not up by its deadline, its tuples fail, or its start repeats an error | `fail` |
+| an operator wants the previous version of one on trial (`nimbus.lifecycle.ending_trials`) | `fail` |
 | a version on trial has FAILED and no worker runs | `roll_back`: the previous version gets the name back |
 | the previous version cannot return any more | `drop_before` |
 | a version that waits, or the previous version, cannot be read | `report`: an event says this |
@@ -41,6 +42,7 @@ from msgspec.structs import replace
 
 from nimbus.lifecycle import states
 from nimbus.lifecycle.assigning import Assigner
+from nimbus.lifecycle.cleanup import to_type
 from nimbus.lifecycle.notes import has_event, with_events
 from nimbus.lifecycle.progress import LifecycleView, drained_or_late, is_gone, is_on_trial, is_up
 from nimbus.lifecycle.states import IllegalTransition
@@ -50,7 +52,7 @@ from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import BadRecord, HowReplaced, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.reports.event_text import sentence
-from squall.reports.events import Event
+from squall.reports.events import Event, subject
 from squall.values import TopologyState
 from topology_api.options import OPTIONS
 
@@ -72,12 +74,18 @@ class NotProved(IllegalTransition):
         if self.state == states.FAILED:
             cannot += " and failed; it is rolled back when its workers are gone: try again then"
         else:
-            when = "" if self.secs is None else f" within {self.secs:.0f} s"
             cannot += (
-                f" and is on trial; it is rolled back if its workers are not up{when} or its tuples fail: try again when the"
-                " trial has ended"
+                f" and is on trial{self._how_it_goes_on()}: try again when the trial has ended, or end it with"
+                f" {to_type('rollback', str(self.name))}"
             )
         return f"{cannot} (a kill would remove the previous version as well)"
+
+    def _how_it_goes_on(self) -> str:
+        when = "" if self.secs is None else f" within {self.secs:.0f} s"
+        if self.state != states.INACTIVE:
+            return f"; it is rolled back if its workers are not up{when} or its tuples fail"
+        begins = f", which begins at {to_type('activate', str(self.name))}"
+        return f"{begins}; it is rolled back if its workers are not up{when}" if when else begins
 
 
 class ReplacementWaits(IllegalTransition):
@@ -334,7 +342,8 @@ class Replacements:
         event = Event(
             "rolled_back", version=record.id, successor=before.id, error=str(record.error), count=left
         )
-        self.registry.topologies.update(record, self._restored(before, event))
+        back = replace(self._restored(before, event), ended_by=record.ended_by)
+        self.registry.topologies.update(record, back)
         _log.warning("%s: %s", record.name, sentence(event))
         self.registry.replaced.drop(record.name)
 
@@ -379,7 +388,7 @@ class Replacements:
 def _why_it_failed(view: LifecycleView, timeout_secs: float) -> str:
     """Return why a version on trial is rolled back."""
     if view.trial.repeated is not None:
-        return f"it failed {SAME_ERRORS} times in a row at its start: {sentence(view.trial.repeated)}"
+        return f"it failed {SAME_ERRORS} times in a row at its start: {_cause(view.trial.repeated)}"
     if is_up(view):
         return why_bad(view.trial.evidence)
     return f"it was not up within {timeout_secs:g} s of taking over; {_what_is_missing(view)}"
@@ -397,5 +406,10 @@ def _what_is_missing(view: LifecycleView) -> str:
     reports = {placement.worker: view.report_of(placement) for placement in view.workers}
     unopened = [worker for worker, report in reports.items() if report is None or not report.opened]
     events = (report.fact for worker in unopened if (report := reports[worker]) is not None)
-    cause = next((f"; {sentence(event)}" for event in events if event is not None), "")
+    cause = next((f"; {_cause(event)}" for event in events if event is not None), "")
     return f"its workers {', '.join(unopened) or '(none)'} had not opened their tasks{cause}"
+
+
+def _cause(event: Event) -> str:
+    """Return the sentence for an event of a version that is rolled back, in one line: its worker is not started again."""
+    return sentence(subject(event), named=False)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from nimbus.submission.submission import Submission
 from squall.cluster.records import SetOptions, TopologyRecord, VersionRecord
-from squall.cluster.registry import number_of
+from squall.cluster.registry import is_version
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 from topology_api.topology import Topology
@@ -32,12 +32,12 @@ def chosen(present: TopologyRecord, earlier: Sequence[VersionRecord], wanted: st
             why = f"no version that was replaced is kept; {kept}, and may be named" if earlier else kept
             raise NoRollback(f"topology {present.name!r} cannot be rolled back: {why}")
         return found
-    if _is(wanted, present.id):
+    if is_version(wanted, present.id):
         raise NoRollback(
             f"{present.id} is the present version of topology {present.name!r}; {_kept(earlier)}"
         )
     for version in earlier:
-        if _is(wanted, version.id):
+        if is_version(wanted, version.id):
             return version
     raise NoRollback(
         f"no version {shown(wanted)} of topology {present.name!r} is kept; {_kept(earlier)}; an older version has to be"
@@ -59,10 +59,6 @@ def repetition(version: VersionRecord, topology: Topology) -> Submission:
         reset_options=True,
         repeats=version.id,
     )
-
-
-def _is(wanted: str, version: str) -> bool:
-    return wanted in (version, str(number_of(version)))
 
 
 def _kept(earlier: Sequence[VersionRecord]) -> str:

@@ -12,15 +12,14 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from squall.api.versions import Option, Settings, StandbyVersion
 from squall.reports.events import Event
 from squall.reports.stacks import CallStack
 from squall.status import ComponentStatus, DownTask, TaskLoad
 from squall.values import Incarnation, TaskRow
 
-Option = Annotated[str, Meta(title="option")]
 ComponentName = Annotated[str, Meta(title="component")]
 Versions = dict[Annotated[str, Meta(title="program")], str]
-Settings = dict[Option, Any]
 
 
 # The cluster
@@ -148,13 +147,6 @@ class ConfigurationAnswer(Struct, frozen=True):
 # Topologies
 
 
-class StandbyVersion(Struct, frozen=True):
-    """The previous version of a topology, while a rollback to it is possible."""
-
-    id: str
-    secs: float
-
-
 class HeldUp(Struct, frozen=True):
     """How many workers of an ACTIVE topology are not up, and why the first of them is not."""
 
@@ -185,7 +177,8 @@ class TopologySummary(Struct, frozen=True, kw_only=True):
 
 class TopologiesAnswer(Struct, frozen=True):
     """`acked`, `failed` and `pending` count the trees of the spouts. In the state BAD the record cannot be read; `error` says
-    why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`.
+    why. `stands_by`: the previous version, which runs again if the workers of the new version are not up within `secs`; if it
+    is `suspended`, the new version is up and INACTIVE, `secs` is 0, and its trial begins when it is activated.
     `held_up`: how many workers of an ACTIVE topology are not up (they keep dying, or their files cannot be prepared), and why
     the first of them is not.
     """
@@ -195,7 +188,8 @@ class TopologiesAnswer(Struct, frozen=True):
 
 class SubmittedAnswer(Struct, frozen=True):
     """The topology that was submitted. If it replaces another, `kept`: what operators had set and it keeps; `changed`: the
-    settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again."""
+    settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again; or
+    `rolled_back`: the version on trial, after which the version `id` returns."""
 
     name: str
     id: str
@@ -203,6 +197,7 @@ class SubmittedAnswer(Struct, frozen=True):
     kept: Settings = {}
     changed: dict[Option, list[Any]] = {}
     repeats: str | None = None
+    rolled_back: str | None = None
 
 
 class WorkerEntry(Struct, frozen=True):

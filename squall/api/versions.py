@@ -5,12 +5,12 @@ Must not know: paths, handlers, who reads an answer.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from squall.api.answers import Settings
-
+Option = Annotated[str, Meta(title="option")]
+Settings = dict[Option, Any]
 HowVersion = Literal["waiting", "on trial", "running", "on standby", "replaced", "rolled back"]
 
 
@@ -30,6 +30,14 @@ class VersionEntry(Struct, frozen=True):
     options: Settings
     code: str | None
     repeats: str | None = None
+
+
+class StandbyVersion(Struct, frozen=True):
+    """The previous version of a topology, while a rollback to it is possible."""
+
+    id: str
+    secs: float
+    suspended: bool = False
 
 
 class HistoryAnswer(Struct, frozen=True):

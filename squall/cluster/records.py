@@ -39,7 +39,7 @@ from topology_api.wording import shown
 #: older readers ignore.
 FORMAT = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
-_LATER = ("event", "cannot_start", "set_options", "by", "repeats", "heirs")
+_LATER = ("event", "cannot_start", "set_options", "by", "repeats", "heirs", "ended_by")
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
@@ -138,6 +138,8 @@ class TopologyRecord(Struct, frozen=True):
     by: str = ""
     #: If a rollback made it: the id of the version that it repeats.
     repeats: str = ""
+    #: The key of the request by which an operator ended the trial of this version, or of the version after it.
+    ended_by: str = ""
 
 
 class Placement(Struct, frozen=True):

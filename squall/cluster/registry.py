@@ -212,6 +212,11 @@ def number_of(topology_id: str) -> int:
     return int(parts[1]) if len(parts) == 3 and parts[1].isdecimal() else 0
 
 
+def is_version(wanted: str, topology_id: str) -> bool:
+    """Return whether an operator means this submission: by its id, or by the number in it."""
+    return wanted in (topology_id, str(number_of(topology_id)))
+
+
 def name_of(topology_id: str) -> str:
     """Return the name of a submission, from its id."""
     return topology_id.rsplit("-", 2)[0]

@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from squall.values import TopologyState
-from squall_cli.terminal.formats import duration, plural
+from squall_cli.terminal.formats import duration, plural, to_type
 
 if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary
+    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary, WorkerEntry
 
 #: States of workers that no longer run, because they were withdrawn or their host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")
@@ -140,9 +140,21 @@ def held_up(topology: TopologySummary) -> str:
 
 
 def on_trial(topology: TopologyAnswer | TopologySummary) -> str:
-    """Return a sentence saying how long the previous version may still return; "" if there is no previous version."""
+    """Return a sentence saying when the previous version returns; "" if there is no previous version."""
     before = topology.stands_by
     if not before:
         return ""
-    secs = duration(before.secs)
-    return f"the previous version ({before.id}) runs again unless this one starts within {secs} and processes its tuples"
+    if before.suspended:
+        begins = f"on trial, which begins at {to_type('activate', topology.name)}"
+        return f"{begins}; the previous version ({before.id}) is on standby"
+    if not isinstance(topology.workers, int) and _all_open(topology.workers):
+        return f"the previous version ({before.id}) runs again if the tuples of this one fail"
+    unless = f"the previous version ({before.id}) runs again unless"
+    if topology.state == "INACTIVE":
+        return f"{unless} the workers of this one start within {duration(before.secs)}"
+    return f"{unless} this one starts within {duration(before.secs)} and processes its tuples"
+
+
+def _all_open(workers: Sequence[WorkerEntry]) -> bool:
+    there = [worker for worker in workers if worker.state not in LEAVING]
+    return bool(there) and all(worker.opened for worker in there)

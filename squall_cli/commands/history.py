@@ -12,7 +12,7 @@ from squall.api.versions import HistoryAnswer, VersionEntry
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options
 from squall_cli.cluster.events import own_paths
 from squall_cli.commands import completion
-from squall_cli.terminal.formats import known_moment
+from squall_cli.terminal.formats import cropped_inside, known_moment
 from squall_cli.terminal.tables import TableColumn, show, table_of
 
 _STYLES: Final = {"running": "good", "on trial": "warn", "rolled back": "bad"}
@@ -20,12 +20,18 @@ _STYLES: Final = {"running": "good", "on trial": "warn", "rolled back": "bad"}
 _ADDED: Final = {"on trial": ", on trial"}
 #: How many digits of a SHA-256 are shown.
 _DIGITS: Final = 12
+#: The width to which STATE is cut, also in a pipe: the reason for a rollback may be long. `--json` has all of it.
+_WIDEST_STATE: Final = 80
 COLUMNS: Final[tuple[TableColumn[VersionEntry], ...]] = (
     TableColumn("VERSION", lambda each: each.id, elastic=True),
     TableColumn("SUBMITTED", lambda each: known_moment(each.submitted), rank=1),
     TableColumn("BY", lambda each: each.by or "-", elastic=True, rank=4),
     TableColumn("CODE", lambda each: (each.code or "-")[:_DIGITS], rank=3),
-    TableColumn("STATE", lambda each: (state_of(each), _STYLES.get(each.how, "")), elastic=True),
+    TableColumn(
+        "STATE",
+        lambda each: (cropped_inside(state_of(each), _WIDEST_STATE), _STYLES.get(each.how, "")),
+        elastic=True,
+    ),
     TableColumn("OPTIONS", lambda each: options_of(each) or "-", elastic=True, rank=2),
 )
 

@@ -42,7 +42,8 @@ def rollback(
 
     VERSION is an id that `squall history` shows, or the number in it. Without VERSION, the version that was replaced last
     returns. It is submitted again, as a new version with the code, files and settings that it had, and is on trial like any new
-    version: if it fails, the present version runs again.
+    version: if it fails, the present version runs again. A present version that is on trial itself ends at
+    once, and the version before it returns.
 
     \b
     Examples:
@@ -74,11 +75,12 @@ def go(
             with cluster.asked(name) as client:
                 place = ("topologies", name, "rollback")
                 accepted = post(client, OutgoingSubmission(name, body, place=place), steps.show)
-            steps.done(f"rolling back: {accepted.repeats} returns as {accepted.id}")
+            steps.done(f"rolling back: {how_it_returns(accepted)}")
             for line in differences(accepted):
                 steps.done(line)
             result: dict[str, Any] = {"name": name, "id": accepted.id, "state": accepted.state}
             result |= {"repeats": accepted.repeats, "changed": accepted.changed}
+            result |= {"rolled_back": accepted.rolled_back}
             failure = watch(client, accepted, steps, result, timeout) if waits else None
     except KeyboardInterrupt:
         if accepted is None:  # if the request may have arrived, `post` has raised a different error
@@ -88,7 +90,17 @@ def go(
         ) from None
     if cluster.as_json:
         write_json(sys.stdout, {**result, "failure": failure})
+    elif failure is None and accepted.rolled_back is not None and not waits:
+        stopped = f"when the workers of {accepted.rolled_back} have stopped"
+        write(sys.stdout, f"{accepted.id} returns {stopped}: {to_type('status', name)}")
     elif failure is None:
         write(sys.stdout, f"{name} is {result['state']}: {to_type('status', name)}")
     if failure is not None:
         raise SquallError(failure)
+
+
+def how_it_returns(accepted: SubmittedAnswer) -> str:
+    """Return which version returns, and how."""
+    if accepted.rolled_back is not None:
+        return f"{accepted.rolled_back} is on trial and ends, {accepted.id} returns"
+    return f"{accepted.repeats} returns as {accepted.id}"

@@ -63,6 +63,7 @@ class Arrival:
     _failed: float | None = field(default=None, init=False)
     #: When the previous version was first seen with the name again.
     _back: float | None = field(default=None, init=False)
+    _was_on_trial: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self._better = self.began  # the time of the last progress
@@ -89,19 +90,19 @@ class Arrival:
             return Seen("", failure=failure)
         workers = [worker for worker in status.workers if worker.state not in LEAVING]
         up = sum(worker.opened for worker in workers)
-        stages = self._stages(workers, up)
         spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
         acked = sum(spout.acked for spout in spouts)
         trial = on_trial(status)
+        stages = self._stages(workers, up, acked if trial else 0)
         none_acked = acked == 0 and any(spout.failed for spout in spouts)
         arrived = self._arrived(status, workers, up, acked)
-        if not trial and not none_acked and arrived is not None:
+        if (not trial or is_suspended(status)) and not none_acked and arrived is not None:
             return Seen("", (*stages, arrived), done=True)
         emitted = sum(component.emitted for component in status.components.values())
         if (reached := (len(workers), up, emitted)) > self._best:
             self._best, self._better = reached, now
         if trial:
-            self._trial = now
+            self._trial, self._was_on_trial = now, True
         else:
             trouble = all_fail(status, spouts) if none_acked else self._trouble(status, now)
             if trouble is not None:
@@ -118,6 +119,7 @@ class Arrival:
         if last is not None and subject(last) not in self._events:
             self._events.add(subject(last))
             stages.append(own_paths(sentence(last)))
+        stages += self._new(outages(status))
         if trial:
             stages += self._on_trial(status, trial, spouts)
         trouble = "" if last is None else repetition(last)
@@ -154,29 +156,31 @@ class Arrival:
             return Seen("waiting for Nimbus to begin")
         return Seen("", failure=rolled_back(status, self._id))
 
-    def _stages(self, workers: Sequence[WorkerEntry], up: int) -> list[str]:
-        """Return the stages that were reached since the last status."""
-        reached: dict[str, str] = {}
-        if workers:
-            hosts = len({worker.host for worker in workers})
-            reached["scheduled"] = f"scheduled: {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"
-            if up == len(workers):
-                reached["up"] = f"{plural(up, 'worker')} up"
+    def _stages(self, workers: Sequence[WorkerEntry], up: int, acked: int) -> list[str]:
+        """Return the stages that were reached since the last status. `acked`: on trial, the acked trees."""
+        reached = stages_of(workers, up)
+        if acked:
+            reached["acked"] = f"first ack: {whole(acked)} acked"
         return self._new(reached)
 
     def _arrived(
         self, status: TopologyAnswer, workers: Sequence[WorkerEntry], up: int, acked: int
     ) -> str | None:
         """Return how the topology has come up, or None if it has not."""
+        if is_suspended(status):
+            return None if self.active else f"inactive: {on_trial(status)}"
+        passed = "trial passed: " if self._was_on_trial else ""
         if acked:
-            return f"first ack: {whole(acked)} acked"
+            return f"{passed or 'first ack: '}{whole(acked)} acked"
         if status.state == "COMPLETED":
             return "completed"
         if not self.active:  # the components are opened only when the topology is activated
             return f"inactive: {to_type('activate', self._name)} lets it run" if workers else None
-        if 0 < len(workers) == up and is_untracked(status.components):
-            return "first tuples executed; none of them is tracked"
-        return None
+        if not 0 < len(workers) == up:
+            return None
+        if is_untracked(status.components):
+            return f"{passed}{'' if passed else 'first '}tuples executed; none of them is tracked"
+        return f"{passed}its workers are up, and nothing failed" if passed else None
 
     def _trouble(self, status: TopologyAnswer, now: float) -> str | None:
         """Return why the command should stop waiting, or None."""
@@ -196,6 +200,17 @@ class Arrival:
         return None
 
 
+def stages_of(workers: Sequence[WorkerEntry], up: int) -> dict[str, str]:
+    """Return the stages that the workers have reached, each with a key."""
+    if not workers:
+        return {}
+    hosts = len({worker.host for worker in workers})
+    reached = {"scheduled": f"scheduled: {plural(len(workers), 'worker')} on {plural(hosts, 'host')}"}
+    if up == len(workers):
+        reached["up"] = f"{plural(up, 'worker')} up"
+    return reached
+
+
 def failure_of(status: TopologyAnswer) -> str | None:
     """Return why a topology in this state will not start, or None."""
     state, name = status.state, status.name
@@ -211,6 +226,20 @@ def failure_of(status: TopologyAnswer) -> str | None:
 def is_down(component: ComponentStatus) -> bool:
     """Whether all tasks of a bolt are down: they work for no tuple."""
     return bool(component.down) and len(component.down) == component.tasks
+
+
+def is_suspended(status: TopologyAnswer) -> bool:
+    """Whether a new version is up but INACTIVE, so that its trial begins later."""
+    return status.stands_by is not None and status.stands_by.suspended
+
+
+def outages(status: TopologyAnswer) -> dict[str, str]:
+    """Return a sentence for each bolt that is down, or some of its tasks, each with a key."""
+    down = {name: component for name, component in status.components.items() if component.down}
+    return {
+        f"{'down' if is_down(each) else 'partly down'} {name}": own_paths(down_sentence(name, each))
+        for name, each in down.items()
+    }
 
 
 def failed_build(status: TopologyAnswer) -> Event | None:
@@ -278,11 +307,30 @@ def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
 def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> str:
     """Return the thing for which the topology still waits, and the trouble so far."""
     said = f" ({trouble})" if trouble else ""
+    if is_suspended(status):
+        return f"waiting for the trial to begin: {to_type('activate', status.name)}"
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"
     if up < workers:
         return f"starting: {up} of {plural(workers, 'worker')} up{said}"
-    emitted = sum(spout.emitted for spout in status.components.values() if spout.kind == "spout")
+    spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
+    if on_trial(status) and any(spout.acked for spout in spouts):
+        return f"on trial: {so_far(spouts)}"
+    if on_trial(status) and is_untracked(status.components):
+        return "on trial: tuples are executed; none of them is tracked"
+    emitted = sum(spout.emitted for spout in spouts)
+    down = ", ".join(name for name, component in status.components.items() if is_down(component))
     return (
-        f"waiting for the first ack: {whole(emitted)} emitted" if emitted else "waiting for the first tuple"
+        f"waiting for the first ack: {whole(emitted)} emitted{f' ({down} is down)' if down else ''}"
+        if emitted
+        else "waiting for the first tuple"
     )
+
+
+def so_far(spouts: Sequence[ComponentStatus]) -> str:
+    """Return how the trees of a version on trial have ended so far."""
+    acked, failed, again = (
+        sum(getattr(spout, count) for spout in spouts) for count in ("acked", "failed", "replayed")
+    )
+    said = f"{whole(acked)} acked, {whole(failed)} failed"
+    return f"{said}, {whole(again)} tried again" if again else said

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_cli.cluster.waiting import NoAnswer, WaitProgress, overdue, within_time
+from squall_cli.packing.coming_back import Return
 from squall_cli.packing.coming_up import Arrival, Seen
 from squall_cli.terminal.formats import duration
 from squall_cli.terminal.lines import harmless, write
@@ -82,7 +83,9 @@ def watch(
     """Watch the topology until it has come up, and return None. If it will not come up, return the reason. `result` gets the
     last state that was seen."""
     began = time.monotonic()
-    arrival = Arrival(accepted.name, accepted.id, active, began, replaces)
+    arrival: Arrival | Return = Arrival(accepted.name, accepted.id, active, began, replaces)
+    if accepted.rolled_back is not None:
+        arrival = Return(accepted.name, accepted.id, accepted.rolled_back)
 
     def check() -> Seen:
         status = client.topology_or_none(accepted.name)

@@ -10,7 +10,7 @@ from nimbus.files.housekeeping import needed_files
 from nimbus.http.views import Views
 from nimbus.lifecycle.replacing import step_due
 from nimbus.submission.submission import Submission
-from squall.api.answers import StandbyVersion
+from squall.api.versions import StandbyVersion
 from squall.cluster import paths
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry
@@ -211,9 +211,9 @@ def test_a_replacement_that_is_impossible_now_is_refused_and_leaves_nothing(scen
         TWO_VERSIONS
         + """
     @ 5 submit words tasks=1 replace
-    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
+    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
     @ 5 rebalance words workers=2
-    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended (a kill would remove the previous version as well)
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial; it is rolled back if its workers are not up within 59 s or its tuples fail: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
     @ 5 deactivate words
     words INACTIVE until 64
       w1 s1/0 (2,0): 1 2 3
@@ -409,6 +409,22 @@ def test_a_version_that_failed_on_trial_accepts_no_other_which_would_be_dropped_
     ! NotProved: cannot replace topology 'words': it has just replaced the previous version and failed; it is rolled back when its workers are gone: try again then (a kill would remove the previous version as well)
     """  # noqa: E501
     )
+
+
+def test_a_status_says_that_the_trial_of_an_inactive_version_is_suspended(
+    scenario: Scenario,
+) -> None:
+    views = Views(scenario.store, Counters(), scenario.clock.now)
+    scenario.say(
+        "@ 0 supervisor s1 slots=2; submit words tasks=2; submit words tasks=3 replace inactive wait=0"
+    )
+    scenario.say("@ 4 report words w1 stopped")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
+    scenario.say("@ 5 report words w1")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
+    assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
+    scenario.say("@ 6 activate words")
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
 
 
 def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(

@@ -141,7 +141,10 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
 
     def dies(attempt: int, reason: str, by: str = "reported") -> str:
         cause = Cause(by, reason=reason, status=77)  # type: ignore[arg-type]
-        event = Event("died", worker="w1", pid=attempt, cause=cause, attempt=attempt)
+        event = Event(
+            "died", topology="words", worker="w1", pid=attempt, cause=cause, attempt=attempt, within_secs=6.0,
+            retry_in_secs=2.0,
+        )  # fmt: skip
         incarnation = Incarnation(placed.incarnation.version, attempt)
         report = WorkerReport("w1", incarnation, False, False, False, False, None, event=event)
         scenario.nimbus.report("words", "w1", report)
@@ -153,7 +156,87 @@ def test_the_third_identical_error_at_a_start_ends_the_trial_at_once(scenario: S
     assert set(states) == {"ACTIVE"}
     assert dies(8, typo) == "FAILED"
     error = scenario.nimbus.topology("words").error
-    assert error is not None and "3 times in a row" in error and typo in error
+    assert error == (
+        f"it failed 3 times in a row at its start: worker w1 ended by itself with status 77: {typo}"
+    ), "nothing about another start, which does not come"
+
+
+def test_an_operator_ends_a_trial_and_the_previous_version_returns(play: Play) -> None:
+    play(
+        ON_TRIAL
+        + UP.rstrip()
+        + """
+    @ 6 rollback words key=mine
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    words FAILED (an operator rolled it back)
+      leaving w1 s1/0 (2,0): 1 2 3 4
+    @ 7 rollback words key=mine
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    @ 8 report words w1 stopped
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: an operator rolled it back
+    @ 9 rollback words key=mine
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    @ 9 rollback words key=yours
+    = no trial ends
+    """
+    )
+
+
+@pytest.mark.parametrize("version", ["1", "words-1-0"])
+def test_the_version_on_standby_may_be_named(version: str, scenario: Scenario) -> None:
+    scenario.play(TWO_VERSIONS)
+    assert scenario.nimbus.end_trial("words", "2", "a key") is None, "that is the one on trial"
+    assert scenario.nimbus.topology("words").state == "ACTIVE"
+    assert scenario.nimbus.end_trial("words", version, "a key") is not None
+    assert scenario.nimbus.topology("words").state == "FAILED"
+
+
+def test_an_inactive_version_on_trial_is_rolled_back_by_an_operator_after_any_time(play: Play) -> None:
+    play("""
+    @ 0 supervisor s1 slots=2; submit words tasks=2
+    words ACTIVE
+      w1 s1/0 (1,0): 1 2
+    @ 2 submit words tasks=3 replace inactive wait=0
+    words REPLACING until 2
+      leaving w1 s1/0 (1,0): 1 2
+    @ 4 report words w1 stopped
+    words INACTIVE until 64
+      w1 s1/0 (2,0): 1 2 3
+    @ 5 rebalance words
+    ! NotProved: cannot rebalance topology 'words': it has just replaced the previous version and is on trial, which begins at `squall activate words`; it is rolled back if its workers are not up within 59 s: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
+    @ 5 report words w1
+    words INACTIVE
+      w1 s1/0 (2,0): 1 2 3
+    @ 500 submit words tasks=3 replace
+    ! NotProved: cannot replace topology 'words': it has just replaced the previous version and is on trial, which begins at `squall activate words`: try again when the trial has ended, or end it with `squall rollback words` (a kill would remove the previous version as well)
+    @ 501 rollback words
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    words FAILED (an operator rolled it back)
+      leaving w1 s1/0 (2,0): 1 2 3
+    """)  # noqa: E501
+
+
+def test_a_version_that_failed_its_trial_by_itself_needs_no_other_rollback(play: Play) -> None:
+    play(
+        TWO_VERSIONS
+        + """
+    @ 5 report words w1 crash=Worse
+    words FAILED (Worse)
+      leaving w1 s1/0 (2,0): 1 2 3
+    @ 6 rollback words key=mine
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    @ 7 another nimbus
+    = nothing changes
+    @ 8 report words w1 stopped
+    words ACTIVE
+      w1 s1/0 (3,0): 1 2
+      note: the version words-2-2 was rolled back, and words-1-0 has the name again: Worse
+    @ 9 rollback words key=mine
+    = words-2-2 ends, words-1-0 returns: ACTIVE
+    """
+    )
 
 
 def test_a_rollback_says_how_many_tuples_were_pending(scenario: Scenario) -> None:

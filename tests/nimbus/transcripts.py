@@ -13,10 +13,11 @@ The preparation of a test is one line of events separated by `;`, and is shown w
 
 Lines to say: `supervisor ID slots=N [beats]`, `lose ID`, `heard ID`, `drain ID`, `undrain ID`, `submit NAME tasks=N [count=N]
 [workers=N] [inactive] [replace] [wait=SECONDS]` (tasks of the spout "lines", and of an optional bolt "count"), `kill NAME
-[wait=SECONDS]`, `activate NAME`, `deactivate NAME`, `rebalance NAME [workers=N] [wait=SECONDS] [COMPONENT=N]`, `report NAME
-WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT] [incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`,
-`count NAME WORKER [COUNTER=N]` (of the spout; `raised=N` and `executed=N` of the bolt), `tick`, `ticks` (every second until
-then), `another nimbus`. An error is shown as `! Error: text`, a refused report as `! refused`.
+[wait=SECONDS]`, `rollback NAME [VERSION] [key=KEY]` (of a version on trial), `activate NAME`, `deactivate NAME`, `rebalance
+NAME [workers=N] [wait=SECONDS] [COMPONENT=N]`, `report NAME WORKER [opened] [ended] [drained] [stopped] [waits] [crash=TEXT]
+[incarnation=V,R] [version=V] [finished=T,T] [note=TEXT]`, `count NAME WORKER [COUNTER=N]` (of the spout; `raised=N` and
+`executed=N` of the bolt), `tick`, `ticks` (every second until then), `another nimbus`. An error is shown as `! Error: text`, a
+refused report as `! refused`.
 
 The pickles of these topologies are bytes that no unpickler accepts: Nimbus must not need them.
 """
@@ -168,6 +169,15 @@ class Scenario:
 
     def do_kill(self, words: list[str], options: Options) -> None:
         self.nimbus.kill(words[0], float(options["wait"]) if "wait" in options else None)
+
+    def do_rollback(self, words: list[str], options: Options) -> str:
+        name, *wanted = words
+        ended = self.nimbus.end_trial(name, wanted[0] if wanted else None, options.get("key", ""))
+        return (
+            "= no trial ends"
+            if ended is None
+            else f"= {ended.version} ends, {ended.back.id} returns: {ended.state}"
+        )
 
     def do_activate(self, words: list[str], options: Options) -> None:
         self.nimbus.activate(words[0])

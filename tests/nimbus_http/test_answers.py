@@ -129,14 +129,17 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
         server.stop()
 
 
-def roll_back(ask: Asked, store: InMemoryStore) -> None:
-    """Let an earlier version of a topology "again" return, and repeat the request."""
+def roll_back(ask: Asked, store: InMemoryStore, supervisor: PlayedSupervisor) -> None:
+    """Let an earlier version of a topology "again" return, repeat the request, and end the trial of that version."""
     ask("POST", "topologies", submission(words("again")))
     earlier = VersionRecord("again-0-0", "again", "replaced", None, 1.0, 2.0, defaults(), {}, {}, "")
     Registry(store).versions.put(earlier)
     put_bundle(store, earlier.id, words("again"))
     for _ in range(2):
         ask("POST", "topologies/{name}/rollback", {"submission": "a key"}, name="again")
+    supervisor.say("again", drained=True)
+    supervisor.say("again", stopped=True)
+    ask("POST", "topologies/{name}/rollback", {"submission": "another key"}, name="again")
 
 
 def restore_as_another(ask: Asked, topology_id: str) -> None:
@@ -185,7 +188,7 @@ def test_every_described_answer_matches_the_document(
     for component in ("lines", "count"):
         ask("GET", "topologies/{name}/components/{component}", name="words", component=component)
     with logs_of(tmp_path / "supervisor", topology_id) as url:
-        PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
+        supervisor = PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
         ask("GET", "topologies/{name}/workers/{worker}/stacks", name="words", worker="w1")
         names = {"name": "words", "supervisor": "s1"}
@@ -195,7 +198,7 @@ def test_every_described_answer_matches_the_document(
         two = {"ids": ["000000000001", "00000000ffff"]}
         assert len(ask("POST", f"{letters}/{{supervisor}}/resend", two, **names)["unsent"]) == 2
         assert ask("POST", f"{letters}/{{supervisor}}/drop", two, **names)["dropped"] == ["000000000001"]
-    roll_back(ask, store)
+    roll_back(ask, store, supervisor)
     restore_as_another(ask, topology_id)
     ask("POST", "checks", submission(words("another")))
     for change in ("deactivate", "activate", "rebalance"):

@@ -288,7 +288,7 @@ def test_a_check_answers_like_a_submission_and_writes_nothing(client: Client, st
     body = submission(files={"code": "0" * 64})
     answer = client.post("checks", body)
     assert answer == {
-        "name": "words", "id": "", "state": "ACTIVE", "kept": {}, "changed": {}, "repeats": None,
+        "name": "words", "id": "", "state": "ACTIVE", "kept": {}, "changed": {}, "repeats": None, "rolled_back": None,
     }  # fmt: skip
     assert paths(store) == before
     submitted = client.post("topologies", submission())

@@ -107,8 +107,25 @@ def test_a_rollback_submits_the_earlier_version_again_with_its_settings(
     assert (present["how"], present["repeats"]) == ("on trial", first)
     assert present["options"] == {TIMEOUT: 7, "count:tasks": 3}
     assert [each["how"] for each in earlier] == ["on standby", "replaced"]
-    with pytest.raises(Refused, match="is on trial"):
-        client.post("topologies/words/rollback", {"submission": "another key"})
+    with pytest.raises(Refused, match=r"is on trial.*end it with `squall rollback words`"):
+        client.post("topologies/words/rollback", {"submission": "another key", "version": "1"})
+
+
+def test_a_rollback_of_a_version_on_trial_ends_it_once(client: Client, supervisor: PlayedSupervisor) -> None:
+    _, second = replaced_once(client, supervisor)
+    third = client.post("topologies", submission(replace=True))
+    drains_and_stops(supervisor)
+    body = {"submission": "a key"}
+    answer = client.post("topologies/words/rollback", body)
+    assert (answer["id"], answer["state"], answer["rolled_back"]) == (second, "COMPLETED", third["id"])
+    assert answer["repeats"] is None
+    assert client.post("topologies/words/rollback", body) == answer
+    supervisor.say(stopped=True)
+    until(lambda: hows(client) == ["running", "rolled back", "replaced"])
+    present, ended, _ = versions_of(client)
+    assert (present["id"], present["state"]) == (second, "COMPLETED")
+    assert (ended["id"], ended["error"]) == (third["id"], "an operator rolled it back")
+    assert client.post("topologies/words/rollback", body)["id"] == second, "not the version before it"
 
 
 def test_a_rollback_that_is_impossible_is_refused_and_changes_nothing(

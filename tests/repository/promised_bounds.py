@@ -278,7 +278,7 @@ SUBMITTING: Final = (
           "squall/test_travel_rules.py::test_text_of_the_greatest_length_and_with_a_byte_order_mark_is_accepted"),
     Bound("If no Nimbus answers for 30 seconds", 30, "squall_cli.packing.submission:PATIENCE",
           "squall_cli/test_submit_command.py::test_when_no_answer_ever_comes_the_unknown_outcome_is_reported"),
-    Bound("until the bolt has been down for 30 seconds with nothing acked", 30, "squall_cli.packing.coming_up:TROUBLE_SECS",
+    Bound("the bolt has been down for 30 seconds with nothing acked", 30, "squall_cli.packing.coming_up:TROUBLE_SECS",
           f"{COMING_UP}::test_a_bolt_that_is_down_ends_the_wait_after_half_a_minute_without_an_ack"),
     Bound("says so after 30 seconds", 30, "squall_cli.packing.coming_up:TROUBLE_SECS",
           f"{COMING_UP}::test_a_lack_of_slots_is_reported_once_and_waiting_goes_on"),

@@ -307,7 +307,11 @@ def test_the_shorter_of_two_limits_of_deactivate_holds(nimbus: FakeNimbus, run: 
 
 
 def test_list_and_status_show_that_the_previous_version_is_kept(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.topologies["word_count"]["stands_by"] = {"id": "word_count-0", "secs": 54.04}
+    found = nimbus.topologies["word_count"]
+    found["stands_by"] = {"id": "word_count-0", "secs": 54.04}
+    is_up = "the previous version (word_count-0) runs again if the tuples of this one fail"
+    assert run("status word_count").stdout.splitlines()[-1] == is_up
+    found["workers"][0]["opened"] = False
     said = "the previous version (word_count-0) runs again unless this one starts within 54.0 s and processes its tuples"
     assert run("status word_count").stdout.splitlines()[-1] == said
     assert run("list").stdout.splitlines()[-1] == f"word_count: {said}"

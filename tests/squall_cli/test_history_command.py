@@ -44,6 +44,15 @@ def test_the_table_says_how_each_version_stands_or_ended(nimbus: FakeNimbus, run
     assert first.split()[1] == "-" and "replaced" in first and " abababababab " in first
 
 
+def test_a_long_reason_is_cut_in_the_table_and_whole_in_json(nimbus: FakeNimbus, run: Squall) -> None:
+    reason = "it failed 3 times in a row at its start: " + "no such table, " * 20 + "make it first"
+    answer(nimbus, version(2, "rolled back", error=reason), version(1, "running", state="ACTIVE"))
+    _, back, _ = run("history word_count").stdout.splitlines()
+    assert "rolled back: it failed 3 times" in back and "…" in back and "make it first" in back
+    assert len(back) < 200
+    assert json.loads(run("history word_count --json").stdout)["versions"][0]["error"] == reason
+
+
 def test_json_is_the_answer_of_the_api(nimbus: FakeNimbus, run: Squall) -> None:
     found = answer(nimbus, version(1, "running", state="ACTIVE"))
     assert json.loads(run("history word_count --json").stdout) == found

@@ -9,7 +9,7 @@ import pytest
 
 from squall.api.answers import SupervisorEntry
 from squall_cli.cluster.placed import fewer_workers, free_slots
-from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology
+from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology, worker
 
 
 def full(host: str, free: int = 0, **values: Any) -> dict[str, Any]:
@@ -104,6 +104,28 @@ def test_list_shows_for_a_version_on_trial_what_holds_it_up_and_the_previous_ver
     first, second = (line for line in run("list").stdout.splitlines() if line.startswith("two: "))
     assert first == "two: 1 of 2 workers does not run: it died"
     assert second.startswith("two: the previous version (two-0) runs again unless")
+
+
+@pytest.mark.parametrize(
+    ("standby", "said"),
+    [
+        (
+            {"secs": 9.0},
+            "the previous version (two-0) runs again unless the workers of this one start within 9.00 s",
+        ),
+        (
+            {"secs": 0.0, "suspended": True},
+            "on trial, which begins at `squall activate two`; the previous version (two-0) is on standby",
+        ),
+    ],
+)
+def test_list_and_status_say_when_the_trial_of_an_inactive_version_begins(
+    standby: dict[str, Any], said: str, nimbus: FakeNimbus, run: Squall
+) -> None:
+    waits = worker("two-w1", opened=False)
+    nimbus.put(topology("two", "INACTIVE", stands_by={"id": "two-0", **standby}, workers=[waits]))
+    assert f"two: {said}" in run("list").stdout.splitlines()
+    assert said in run("status two").stdout.splitlines()
 
 
 def test_list_and_status_query_supervisors_only_when_workers_are_missing(

@@ -70,7 +70,7 @@ def test_with_wait_the_steps_of_the_version_are_shown(returning: ReturningNimbus
     assert found.pop("up_secs") >= 0
     assert found == {
         "name": "words", "id": "words-3", "state": "ACTIVE", "repeats": "words-1", "failure": None,
-        "changed": {"topology.workers": [4, 2]},
+        "changed": {"topology.workers": [4, 2]}, "rolled_back": None,
     }  # fmt: skip
 
 
@@ -99,3 +99,39 @@ def test_a_refusal_is_the_reason(returning: ReturningNimbus) -> None:
 
 def test_timeout_needs_wait(returning: ReturningNimbus) -> None:
     assert run(returning, "words", "--timeout", "5").exit_code == 2
+
+
+class NimbusWithTrial(ReturningNimbus):
+    """Its topology is on trial: the answer is that words-1, which has the name again later, returns."""
+
+    def answer(self, method: str, path: str, query: dict[str, str], body: Any) -> Any:
+        if (method, path) != ("POST", "topologies/words/rollback"):
+            return super().answer(method, path, query, body)
+        self.topologies["words"]["state"] = "FAILED"
+        return to_builtins(SubmittedAnswer("words", "words-1", "ACTIVE", rolled_back="words-2"))
+
+
+@pytest.fixture
+def on_trial(tmp_path: Path) -> Any:
+    with taking_nimbus(tmp_path, NimbusWithTrial) as nimbus:
+        nimbus.put(topology("words", id="words-2"))
+        yield nimbus
+
+
+def test_a_version_on_trial_ends_and_the_version_before_it_returns(on_trial: NimbusWithTrial) -> None:
+    result = run(on_trial, "words")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == "rolling back: words-2 is on trial and ends, words-1 returns\n"
+    assert result.stdout == (
+        "words-1 returns when the workers of words-2 have stopped: `squall status words`\n"
+    )
+
+
+def test_with_wait_the_return_is_watched_until_the_workers_are_up(on_trial: NimbusWithTrial) -> None:
+    returned = topology("words", id="words-1")
+    on_trial.story.extend([lambda status: None, lambda status: status.update(returned)])
+    result = run(on_trial, "words", "--wait")
+    assert result.exit_code == 0, result.output
+    assert "waiting until the workers of words-2 have stopped" in result.stderr
+    assert "words-1 has the name again" in result.stderr and "2 workers up" in result.stderr
+    assert result.stdout == "words is ACTIVE: `squall status words`\n"

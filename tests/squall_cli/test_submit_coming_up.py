@@ -147,9 +147,14 @@ def test_a_bolt_that_is_down_ends_the_wait_after_half_a_minute_without_an_ack() 
         }
         return status_of(topology("words", workers=[worker("w1")], components=components))
 
-    assert coming.update(answer(1, 3), 0).failure is None
-    assert coming.update(answer(2, 3), 2 * TROUBLE_SECS).failure is None, "one of its tasks works"
-    assert coming.update(answer(3, 3, 4), 2 * TROUBLE_SECS + 1).failure is None
+    one = coming.update(answer(1, 3), 0)
+    assert one.failure is None and one.stages[-1] == f"task 3 of count has been down: {error}"
+    assert one.now == "waiting for the first ack: 1 emitted"
+    seen = coming.update(answer(2, 3), 2 * TROUBLE_SECS)
+    assert (seen.failure, seen.stages) == (None, ()), "one of its tasks works"
+    seen = coming.update(answer(3, 3, 4), 2 * TROUBLE_SECS + 1)
+    assert (seen.failure, seen.stages) == (None, (f"count has been down: {error}",)), "at once"
+    assert seen.now == "waiting for the first ack: 3 emitted (count is down)"
     assert coming.update(answer(4, 3, 4), 3 * TROUBLE_SECS).failure is None
     failure = str(coming.update(answer(5, 3, 4), 3 * TROUBLE_SECS + 1).failure)
     assert failure.startswith(f"count has been down: {error}, and no tree was acked")
@@ -268,7 +273,43 @@ def test_acked_trees_are_no_success_while_the_previous_version_may_come_back() -
     acked = {"emitted": 3, "acked": 2}
     seen = coming.update(on_trial(50.0, worker("w1"), worker("w2", opened=False), spout=acked), 0)
     assert (seen.done, seen.now) == (False, "starting: 1 of 2 workers up")
-    assert coming.update(status(worker("w1"), worker("w2"), spout=acked), 5).done
+    assert seen.stages == ("scheduled: 2 workers on 1 host", "first ack: 2 acked")
+    up = worker("w1"), worker("w2")
+    assert coming.update(on_trial(48.0, *up, spout=acked), 2).now == "on trial: 2 acked, 0 failed"
+    more = {"emitted": 900, "acked": 412, "failed": 1, "replayed": 3}
+    seen = coming.update(on_trial(46.0, *up, spout=more), 4)
+    assert seen.now == "on trial: 412 acked, 1 failed, 3 tried again"
+    assert seen.stages == ("the previous version (words-0) runs again if the tuples of this one fail",)
+    seen = coming.update(status(*up, spout={"emitted": 900, "acked": 514}), 12)
+    assert (seen.stages, seen.done) == (("trial passed: 514 acked",), True)
+
+
+def test_a_trial_without_an_ack_is_passed_as_well() -> None:
+    quiet = arrival(replaces=True)
+    assert quiet.update(on_trial(1.0, worker("w1")), 0).now == "waiting for the first tuple"
+    assert not quiet.update(status(worker("w1", opened=False)), 1).done
+    seen = quiet.update(status(worker("w1")), 2)
+    assert (seen.stages, seen.done) == (("trial passed: its workers are up, and nothing failed",), True)
+    untracked = arrival(replaces=True)
+    seen = untracked.update(on_trial(9.0, worker("w1"), spout={"emitted": 7}), 0)
+    assert seen.now == "on trial: tuples are executed; none of them is tracked"
+    seen = untracked.update(status(worker("w1"), spout={"emitted": 7}), 1)
+    assert (seen.stages, seen.done) == (("trial passed: tuples executed; none of them is tracked",), True)
+
+
+def test_the_trial_of_an_inactive_version_begins_later() -> None:
+    later: dict[str, Any] = {
+        "stands_by": {"id": "words-0", "secs": 0.0, "suspended": True},
+        "state": "INACTIVE",
+    }
+    seen = arrival(replaces=True, active=False).update(status(worker("w1", opened=False), **later), 0)
+    begins = "on trial, which begins at `squall activate words`; the previous version (words-0) is on standby"
+    assert (seen.done, seen.stages[-1]) == (True, f"inactive: {begins}")
+    coming = arrival(replaces=True)  # it was deactivated during its trial
+    acked = {"emitted": 3, "acked": 2}
+    coming.update(on_trial(50.0, worker("w1"), spout=acked), 0)
+    seen = coming.update(status(worker("w1"), spout=acked, **later), 1)
+    assert (seen.done, seen.now) == (False, "waiting for the trial to begin: `squall activate words`")
 
 
 def test_a_replacement_that_is_up_is_judged_as_any_other_from_then_on() -> None:

@@ -158,7 +158,7 @@ def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_t
         done = cluster.squall(*arguments, cwd=folder)
         return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
-    with small_cluster(tmp_path, {"nimbus.replace.timeout.secs": 3}) as cluster:
+    with small_cluster(tmp_path, {"nimbus.replace.timeout.secs": 6}) as cluster:
         status, told, errors = submit(cluster)
         assert status == 0, errors
         first = told["id"]
@@ -186,6 +186,12 @@ def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_t
         rolled_back = told["id"]
         assert json.loads(cluster.squall("status", "mine", "--json").stdout)["id"] == second
         assert sorted(set(out.read_text().splitlines())) == ["first a", "first b", "second a", "second b"]
+        status, told, errors = submit(cluster, "--replace", "--inactive")
+        assert status == 0 and "on trial, which begins at `squall activate mine`" in errors, errors
+        done = cluster.squall("rollback", "mine", "--wait", "--json")
+        assert done.returncode == 0, done.stderr
+        ended = json.loads(done.stdout)
+        assert (ended["id"], ended["rolled_back"], ended["state"]) == (second, told["id"], "ACTIVE")
         out.unlink()
         done = cluster.squall("rollback", "mine", "--wait", "--json")
         assert done.returncode == 0, done.stderr
@@ -196,6 +202,7 @@ def test_a_new_version_takes_over_one_that_does_not_come_up_is_rolled_back_and_t
         kept = json.loads(cluster.squall("history", "mine", "--json").stdout)["versions"]
         assert [(each["id"], each["how"], each["repeats"]) for each in kept] == [
             (returned["id"], "running", first),
+            (ended["rolled_back"], "rolled back", None),
             (rolled_back, "rolled back", None),
             (second, "replaced", None),
             (first, "replaced", None),

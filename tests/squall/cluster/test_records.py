@@ -97,6 +97,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "set_options": SET_OPTIONS,
         "by": TEXT,
         "repeats": TEXT,
+        "ended_by": TEXT,
     },
     VersionRecord: {
         "id": TEXT,
