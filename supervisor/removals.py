@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,7 @@ from supervisor.jobs import Jobs
 _log = logging.getLogger(__name__)
 
 GONE: Final = "gone"
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Removals:
@@ -69,13 +70,59 @@ class Removals:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder now, as far as possible, even if it is write-protected."""
+    """Remove a file or a folder now, as far as possible, even if it is write-protected, and however deep its folders are."""
     if not path.is_dir() or path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError):  # too deep for Python; the part that Python reached is gone
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        _done(os.chmod, path, 0o700)
+        top = os.open(path, _FOLDER)
+        try:
+            while _clear(top):
+                pass
+        finally:
+            os.close(top)
+        os.rmdir(path)
+
+
+def _clear(top: int) -> bool:
+    """Remove the files in a folder and in the folders in it, and move the folders in those up; return whether anything changed.
+
+    So no path gets long, and nothing is called for each level: a path has at most 4,096 bytes, and Python at most 1,000 calls.
+    """
+    changed = False
+    for name, is_folder in _entries(top):
+        if not is_folder:
+            changed |= _done(os.unlink, name, dir_fd=top)
+            continue
+        _done(os.chmod, name, 0o700, dir_fd=top)
+        with contextlib.suppress(OSError):
+            inner = os.open(name, _FOLDER, dir_fd=top)
+            try:
+                for inside, is_deeper in _entries(inner):
+                    if is_deeper:
+                        _done(os.chmod, inside, 0o700, dir_fd=inner)
+                        up = secrets.token_hex(8)
+                        changed |= _done(os.rename, inside, up, src_dir_fd=inner, dst_dir_fd=top)
+                    else:
+                        changed |= _done(os.unlink, inside, dir_fd=inner)
+            finally:
+                os.close(inner)
+        changed |= _done(os.rmdir, name, dir_fd=top)
+    return changed
+
+
+def _entries(folder: int) -> list[tuple[str, bool]]:
+    """Return the names in a folder, and whether they are folders. A link is none."""
+    with os.scandir(folder) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _done(call: Callable[..., None], *where: object, **folders: int) -> bool:
+    """Return whether a call succeeded."""
+    try:
+        call(*where, **folders)
+    except OSError:
+        return False
+    return True

@@ -100,3 +100,24 @@ def test_a_tree_deeper_than_pythons_recursion_limit_ends_no_loop(tmp_path: Path)
     Removals(tmp_path).remove(deep)
     assert not deep.exists(), "its name is free even if some of it is left"
     subprocess.run(["rm", "-rf", str(tmp_path / GONE)], check=True)
+
+
+def test_folders_deeper_than_a_path_can_be_are_removed_and_links_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("precious")
+    deep = tmp_path / "state" / "deep"
+    deep.mkdir(parents=True)
+    folder = os.open(deep, os.O_RDONLY)
+    for level in range(3_000):
+        os.mkdir("folder", dir_fd=folder)
+        os.close(os.open("file", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
+        os.symlink(tmp_path / "precious", "link", dir_fd=folder)
+        deeper = os.open("folder", os.O_RDONLY, dir_fd=folder)
+        if level % 3 == 0:
+            os.fchmod(folder, 0o500)
+        os.close(folder)
+        folder = deeper
+    os.close(folder)
+    Removals(tmp_path / "state").remove(deep)
+    assert list((tmp_path / "state" / GONE).iterdir()) == []
+    assert (tmp_path / "precious" / "file").read_text() == "precious"
