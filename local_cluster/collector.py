@@ -36,8 +36,8 @@ WAITING_IN: Final = 4
 
 
 def relaxed(before: Thresholds, alive: int) -> Thresholds:
-    """Return the thresholds after a collection of all objects that found nothing; so many objects are alive. A threshold of 0
-    turns the automatic collection off, and stays."""
+    """Return the thresholds after a collection of all objects that found nothing, with this number of
+    objects alive. A threshold of 0 turns the automatic collection off, and stays."""
     young, middle, old = before
     if not young:
         return before

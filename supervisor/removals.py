@@ -21,6 +21,8 @@ from supervisor.jobs import Jobs
 _log = logging.getLogger(__name__)
 
 GONE: Final = "gone"
+#: Levels that are removed at once: each takes a descriptor and a call. A path may have any number of levels.
+DEEPEST: Final = 32
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -79,37 +81,33 @@ def delete(path: Path) -> None:
         _done(os.chmod, path, 0o700)
         top = os.open(path, _FOLDER)
         try:
-            while _clear(top):
+            while _clear(top, top):
                 pass
         finally:
             os.close(top)
         os.rmdir(path)
 
 
-def _clear(top: int) -> bool:
-    """Remove the files in a folder and in the folders in it, and move the folders in those up; return whether anything changed.
-
-    So no path gets long, and nothing is called for each level: a path has at most 4,096 bytes, and Python at most 1,000 calls.
-    """
+def _clear(folder: int, top: int, depth: int = 0) -> bool:
+    """Remove what is in a folder, `depth` levels below `top`; what is too deep moves up into `top`. Return whether anything
+    changed."""
     changed = False
-    for name, is_folder in _entries(top):
+    for name, is_folder in _entries(folder):
         if not is_folder:
-            changed |= _done(os.unlink, name, dir_fd=top)
+            changed |= _done(os.unlink, name, dir_fd=folder)
             continue
-        _done(os.chmod, name, 0o700, dir_fd=top)
+        _done(os.chmod, name, 0o700, dir_fd=folder)
+        if depth == DEEPEST:
+            up = secrets.token_hex(8)
+            changed |= _done(os.rename, name, up, src_dir_fd=folder, dst_dir_fd=top)
+            continue
         with contextlib.suppress(OSError):
-            inner = os.open(name, _FOLDER, dir_fd=top)
+            inner = os.open(name, _FOLDER, dir_fd=folder)
             try:
-                for inside, is_deeper in _entries(inner):
-                    if is_deeper:
-                        _done(os.chmod, inside, 0o700, dir_fd=inner)
-                        up = secrets.token_hex(8)
-                        changed |= _done(os.rename, inside, up, src_dir_fd=inner, dst_dir_fd=top)
-                    else:
-                        changed |= _done(os.unlink, inside, dir_fd=inner)
+                changed |= _clear(inner, top, depth + 1)
             finally:
                 os.close(inner)
-        changed |= _done(os.rmdir, name, dir_fd=top)
+        changed |= _done(os.rmdir, name, dir_fd=folder)
     return changed
 
 

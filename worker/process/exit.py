@@ -20,7 +20,7 @@ from time import sleep
 from typing import Final, NoReturn
 
 from squall.daemon.process_stat import all_processes
-from squall.transport.carriers.admission import Admission
+from squall.transport.carriers.admission import PortAdmission
 from squall.values import Incarnation
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, MOST_REASON, End, write
 from worker.errors.reports import shortened
@@ -47,7 +47,7 @@ class OpenFiles:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         #: The connections at the worker's ports; None until it listens.
-        self.admission: Admission | None = None
+        self.admission: PortAdmission | None = None
 
     def release_reserved(self) -> None:
         """Close the reserved descriptor, so that end.json can be written."""

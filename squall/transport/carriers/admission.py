@@ -34,7 +34,7 @@ from typing import Any, Final
 
 _LOG = logging.getLogger(__name__)
 
-#: One of this number of the files may be an unknown connection; at least and at most so many.
+#: One of this number of the files may be an unknown connection, within these bounds.
 SHARE: Final = 4
 LEAST: Final = 16
 MOST: Final = 1024
@@ -101,7 +101,7 @@ class Gate:
                 sock.close()
 
 
-class Admission:
+class PortAdmission:
     """The connections that one process has accepted at its ports. Any thread may call any method."""
 
     def __init__(self, ports: Collection[int], clock: Callable[[], float] = time.monotonic) -> None:
@@ -120,7 +120,7 @@ class Admission:
         self._other = os.dup(self._own.fileno())
         self._inode = os.fstat(self._other).st_ino
 
-    def look(self) -> int | None:
+    def close_oldest(self) -> int | None:
         """Close the older half of the unknown connections if there are too many. Return in how many milliseconds to look again,
         None: when a connection is accepted. Cheap while the process has few files open."""
         began = self._clock()

@@ -36,7 +36,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from squall.transport.carrier import CONTROL, DATA, Parts
 from squall.transport.carriers import same_host
-from squall.transport.carriers.admission import Admission, backlog
+from squall.transport.carriers.admission import PortAdmission, backlog
 from squall.transport.carriers.other_end import other_end
 from squall.transport.refusals import Handshakes, Refusals
 from squall.values import Address, Keys
@@ -140,7 +140,7 @@ class Sockets:
         self._wake_reader, self._wake_writer = _wake_pair()
         self._authenticator: ZapAuthenticator | None = None
         #: The connections that have not shown the topology's key; None until the worker listens.
-        self.admission: Admission | None = None
+        self.admission: PortAdmission | None = None
         try:
             if keys is not None:
                 self._authenticator = ZapAuthenticator(self._context, keys, refusals)
@@ -149,7 +149,7 @@ class Sockets:
             self.close()
             raise
         self.ports = bound[DATA], bound[CONTROL]
-        self.admission = Admission(self.ports)
+        self.admission = PortAdmission(self.ports)
         #: The endpoints at which peers reach this worker: data and control.
         self.address: Address = f"tcp://{host}:{bound[DATA]}", f"tcp://{host}:{bound[CONTROL]}"
         # Listen on Unix sockets too, for peers on this host. If Unix sockets are impossible, these peers connect over TCP.
@@ -357,7 +357,7 @@ class ZapAuthenticator:
         self._handshakes[reports] = Handshakes(self._refusals)
         self._watched.append(pull)
 
-    def start(self, admission: Admission) -> None:
+    def start(self, admission: PortAdmission) -> None:
         """Start the thread. From now on, it owns the sockets for requests and reports."""
         self._thread = threading.Thread(
             target=self._run, args=(admission,), name="squall-zap-authenticator", daemon=True
@@ -376,7 +376,7 @@ class ZapAuthenticator:
         self._wake_writer.close()
         self._wake_reader.close()
 
-    def _run(self, admission: Admission) -> None:
+    def _run(self, admission: PortAdmission) -> None:
         wake_reader = self._wake_reader.fileno()
         sources: list[_Socket | int] = [wake_reader, self._asked, *self._handshakes]
         watched = [(source, _POLLIN) for source in sources]
@@ -385,7 +385,7 @@ class ZapAuthenticator:
             ready: list[Any] = [sock for sock, _ in zmq.zmq_poll(watched, -1 if again is None else again)]
             if wake_reader in ready:
                 return
-            again = admission.look()  # before the reports, which may be many
+            again = admission.close_oldest()  # before the reports, which may be many
             for sock in ready:
                 try:
                     if sock is self._asked:

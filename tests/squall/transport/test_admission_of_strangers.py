@@ -17,7 +17,7 @@ import pytest
 
 from squall.transport.carrier import CONTROL, DATA
 from squall.transport.carriers import same_host
-from squall.transport.carriers.admission import KNOWN_FROM, LEAST, MOST, Admission, places
+from squall.transport.carriers.admission import KNOWN_FROM, LEAST, MOST, PortAdmission, places
 from squall.transport.carriers.other_end import other_end
 from squall.transport.carriers.sockets import Sockets, make_keys
 from squall.values import Address, Keys
@@ -152,7 +152,7 @@ def test_a_peer_is_known_by_what_it_has_confirmed_and_the_oldest_half_of_the_oth
     monkeypatch.setattr(resource, "getrlimit", lambda which: (4 * LEAST, 4 * LEAST))
     with ExitStack() as stack:
         now = [100.0]
-        admission = Admission([listener.getsockname()[1]], lambda: now[0])
+        admission = PortAdmission([listener.getsockname()[1]], lambda: now[0])
         stack.callback(admission.close)
         for _ in range(LEAST):
             stack.enter_context(open(os.devnull, "rb"))  # as many files as may be unknown connections
@@ -165,7 +165,7 @@ def test_a_peer_is_known_by_what_it_has_confirmed_and_the_oldest_half_of_the_oth
             other.sendall(bytes(KNOWN_FROM))
             one.recv(KNOWN_FROM, socket.MSG_WAITALL)
         assert admission.count() == 2 * LEAST - len(known)
-        assert admission.look() is not None
+        assert admission.close_oldest() is not None
         assert admission.count() == LEAST // 2
         assert len(closed(pairs)) == 2 * LEAST - len(known) - LEAST // 2
         assert not closed(known), "links are never closed"
@@ -173,7 +173,7 @@ def test_a_peer_is_known_by_what_it_has_confirmed_and_the_oldest_half_of_the_oth
         late.settimeout(0.0)
         assert late.connect_ex(listener.getsockname()) == errno.EINPROGRESS, "the gate is shut"
         now[0] += 1.0
-        admission.look()
+        admission.close_oldest()
         assert select.select([], [late], [], CAP)[1], "the kernel tries again, and gets in"
 
 
@@ -189,7 +189,7 @@ def test_files_that_are_not_connections_at_the_ports_are_left_alone(listener: so
         for both in pairs:
             for end in both:
                 stack.enter_context(end)
-        admission = Admission([listener.getsockname()[1]])
+        admission = PortAdmission([listener.getsockname()[1]])
         stack.callback(admission.close)
         assert admission.count() == admission.make_room() == 0
         assert not closed(pairs)
@@ -206,7 +206,7 @@ def test_no_descriptor_is_lost_to_a_connection_whose_number_means_another_file_b
 
 
 def test_descriptors_that_user_code_has_closed_are_not_used_any_more(listener: socket.socket) -> None:
-    admission = Admission([listener.getsockname()[1]])
+    admission = PortAdmission([listener.getsockname()[1]])
     one, other = connected(listener)
     with one, other:
         number = admission._other
