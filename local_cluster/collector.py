@@ -2,12 +2,13 @@
 
 Python's thresholds suit programs that make garbage in cycles. Squall frees tuples by reference counting, so a collection finds
 nothing; but tuples that are held or pending survive it, and Python visits survivors again and again: with 100,000 tuples held
-and 200,000 pending, collections take as much time as everything else. While a cluster runs, a collection waits for more new
-objects, and survivors are visited rarely: a pending tuple once or twice. When collections of a generation find garbage, the
-threshold of before applies to it again, until they find none: so a bolt that makes cycles needs no more memory than without
-Squall. The collector itself stays on (or off). Nothing is frozen, unlike in a worker process: here the objects are the user's,
-whose finalizers have to run; Python 3.12 freezes objects of its own, which `gc.unfreeze` would not leave frozen; and visits of
-all objects are so rare that freezing saves no time (measured).
+and 200,000 pending, collections take as much time as everything else. So after a collection of all objects that found nothing,
+collections wait for more new objects, and survivors are visited rarely: a pending tuple once or twice. When a later collection
+finds garbage, Python's thresholds apply again, until a collection of all objects finds nothing: so a bolt that makes cycles,
+which die at once or after a while, needs no more memory than without Squall. (One that begins to make cycles after a long time
+without any may need more, once.) The collector itself stays on (or off). Nothing is frozen, unlike in a worker process: here
+the objects are the user's, whose finalizers have to run; Python 3.12 freezes objects of its own, which `gc.unfreeze` would not
+leave frozen; and visits of all objects are so rare that freezing saves no time (measured).
 
 The first cluster of the process changes the thresholds, the last one restores them, unless other code has changed them.
 Must not know: clusters.
@@ -26,30 +27,35 @@ Thresholds = tuple[int, int, int]
 #: The most new objects before a collection of the young generation, and the most such collections before one of the middle
 #: generation. Higher numbers save no more time (measured), and let more garbage wait.
 MOST: Final = (10_000, 50)
-#: A collection that frees one of this number of the objects that it visits has found garbage.
+#: A collection of new objects that frees one of this number of them has found garbage.
 GARBAGE_IN: Final = 4
+#: So has one of all objects that frees one of this number. It is stricter, because ten times as much will wait for the next.
+GARBAGE_IN_ALL: Final = 100
+#: New objects may wait for a collection of the middle generation until they are one of this number of all.
+WAITING_IN: Final = 4
 
 
-def relaxed(before: Thresholds) -> Thresholds:
-    """Return the thresholds with which a cluster begins. A threshold of 0 turns the automatic collection off, and stays."""
+def relaxed(before: Thresholds, alive: int) -> Thresholds:
+    """Return the thresholds after a collection of all objects that found nothing, with this number of
+    objects alive. A threshold of 0 turns the automatic collection off, and stays."""
     young, middle, old = before
-    return (young and max(young, MOST[0]), max(middle, MOST[1]), old)
+    if not young:
+        return before
+    young = max(young, MOST[0])
+    return young, max(middle, min(alive // WAITING_IN // young, MOST[1])), old
 
 
-def adapted(now: Thresholds, before: Thresholds, generation: int, freed: int) -> Thresholds:
+def adapted(now: Thresholds, before: Thresholds, generation: int, freed: int, alive: int) -> Thresholds:
     """Return the thresholds after a collection of `generation` (0: young, 1: middle, 2: all) that freed this number of objects.
 
-    `before`: the thresholds without a cluster. The number of visited objects is an estimate, from the thresholds.
+    `before`: the thresholds without a cluster. `alive`: the number of objects after a collection of all. For the others the
+    number of visited objects is an estimate, from the thresholds.
     """
-    young, middle, old = now
-    most = relaxed(before)
-    if generation == 0:
-        young = before[0] if freed * GARBAGE_IN >= young else min(2 * young, most[0])
-    elif freed * GARBAGE_IN >= young * max(middle, 1):
-        middle = before[1]
-    elif generation == 1:
-        middle = min(2 * max(middle, 1), most[1])
-    return young, middle, old
+    young, middle, _ = now
+    if generation == 2:
+        return before if freed * GARBAGE_IN_ALL >= alive else relaxed(before, alive)
+    visited = young * max(middle, 1) if generation else young
+    return before if freed * GARBAGE_IN >= visited else now
 
 
 class CollectorPace:
@@ -67,7 +73,7 @@ class CollectorPace:
             self._clusters += 1
             if self._clusters == 1:
                 self._before = gc.get_threshold()
-                self._set(relaxed(self._before))
+                self._set(self._before)
                 gc.callbacks.append(self._collected)
 
     def end(self) -> None:
@@ -85,7 +91,11 @@ class CollectorPace:
         if phase == "stop" and self._lock.acquire(blocking=False):
             try:
                 if self._clusters and self._is_ours():
-                    self._set(adapted(self._now, self._before, info["generation"], info["collected"]))
+                    generation = info["generation"]
+                    alive = (
+                        len(gc.get_objects(2)) if generation == 2 else 0
+                    )  # the old generation has all survivors
+                    self._set(adapted(self._now, self._before, generation, info["collected"], alive))
             finally:
                 self._lock.release()
 

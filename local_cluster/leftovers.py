@@ -11,16 +11,19 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import stat
 from pathlib import Path
 from typing import Final
 
 from squall.daemon.process_stat import runs, stat_of
+from squall.guarded_files import DamagedFile, read_guarded
 from supervisor.directories import Directories, read_started
+from supervisor.removals import delete
 
 PREFIX: Final = "squall-local-"
 OWNER: Final = "owner.json"
+#: The most bytes of that file.
+MOST_OWNER: Final = 4096
 
 
 def note_owner(directory: Path) -> None:
@@ -40,7 +43,7 @@ def sweep(folder: Path) -> None:
         return
     for path in left:
         # An error means that a different process is sweeping this directory, or that no cluster has written it.
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError, DamagedFile):
             if _is_ours(path) and _owner_is_gone(path) and not _has_workers(path):
                 _remove(path)
 
@@ -53,9 +56,10 @@ def _is_ours(path: Path) -> bool:
 def _owner_is_gone(path: Path) -> bool:
     """Return whether the recorded owner is dead. Raises OSError, ValueError, KeyError or other errors if the record is
     unreadable."""
-    if not stat.S_ISREG(os.lstat(path / OWNER).st_mode):
+    data = read_guarded(path / OWNER, MOST_OWNER)  # workers, which run user code, can write there
+    if data is None:
         return False
-    note = json.loads((path / OWNER).read_text())
+    note = json.loads(data)
     place, pid, started = note["place"], note["pid"], note["started"]
     if place != _place() or type(pid) is not int or type(started) is not int:
         return False
@@ -77,8 +81,9 @@ def _remove(path: Path) -> None:
     continues."""
     for entry in list(path.iterdir()):
         if entry.is_dir() and not entry.is_symlink():
-            shutil.rmtree(entry)
-    shutil.rmtree(path)
+            delete(entry)
+    if not any(entry.is_dir() and not entry.is_symlink() for entry in path.iterdir()):
+        delete(path)
 
 
 def _place() -> str:

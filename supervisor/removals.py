@@ -12,7 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
-import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +21,9 @@ from supervisor.jobs import Jobs
 _log = logging.getLogger(__name__)
 
 GONE: Final = "gone"
+#: Levels that are removed at once: each takes a descriptor and a call. A path may have any number of levels.
+DEEPEST: Final = 32
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Removals:
@@ -69,13 +72,55 @@ class Removals:
 
 
 def delete(path: Path) -> None:
-    """Remove a file or a folder now, as far as possible, even if it is write-protected."""
+    """Remove a file or a folder now, as far as possible, even if it is write-protected, and however deep its folders are."""
     if not path.is_dir() or path.is_symlink():
         with contextlib.suppress(OSError):
             path.unlink(missing_ok=True)
         return
-    with contextlib.suppress(RecursionError):  # too deep for Python; the part that Python reached is gone
-        for folder, _, _ in os.walk(path):
-            with contextlib.suppress(OSError):
-                os.chmod(folder, 0o700)
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        _done(os.chmod, path, 0o700)
+        top = os.open(path, _FOLDER)
+        try:
+            while _clear(top, top):
+                pass
+        finally:
+            os.close(top)
+        os.rmdir(path)
+
+
+def _clear(folder: int, top: int, depth: int = 0) -> bool:
+    """Remove what is in a folder, `depth` levels below `top`; what is too deep moves up into `top`. Return whether anything
+    changed."""
+    changed = False
+    for name, is_folder in _entries(folder):
+        if not is_folder:
+            changed |= _done(os.unlink, name, dir_fd=folder)
+            continue
+        _done(os.chmod, name, 0o700, dir_fd=folder)
+        if depth == DEEPEST:
+            up = secrets.token_hex(8)
+            changed |= _done(os.rename, name, up, src_dir_fd=folder, dst_dir_fd=top)
+            continue
+        with contextlib.suppress(OSError):
+            inner = os.open(name, _FOLDER, dir_fd=folder)
+            try:
+                changed |= _clear(inner, top, depth + 1)
+            finally:
+                os.close(inner)
+        changed |= _done(os.rmdir, name, dir_fd=folder)
+    return changed
+
+
+def _entries(folder: int) -> list[tuple[str, bool]]:
+    """Return the names in a folder, and whether they are folders. A link is none."""
+    with os.scandir(folder) as entries:
+        return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+
+
+def _done(call: Callable[..., None], *where: object, **folders: int) -> bool:
+    """Return whether a call succeeded."""
+    try:
+        call(*where, **folders)
+    except OSError:
+        return False
+    return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import fcntl
 import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from typing import Final
 from squall.cluster.memory import InMemoryStore, Tree
 from squall.cluster.read_cache import MOST_BYTES
 from squall.cluster.store import StoreError, Unavailable
+from squall.guarded_files import DamagedFile, open_to_change
 
 _log = logging.getLogger(__name__)
 
@@ -49,7 +51,9 @@ class _SavedTree(Tree):
         try:
             with ExitStack() as opened:  # closes what was opened if the rest fails
                 path.parent.mkdir(parents=True, exist_ok=True)
-                held = opened.enter_context(path.with_name(path.name + ".lock").open("ab"))
+                held = open_to_change(path.with_name(path.name + ".lock"), 0o600)
+                opened.callback(os.close, held)
+                os.close(open_to_change(path, 0o600))  # SQLite would follow a link
                 try:
                     fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except OSError as error:
@@ -60,6 +64,8 @@ class _SavedTree(Tree):
                 opened.callback(self.database.close)
                 self._load()
                 self.opened = opened.pop_all()
+        except DamagedFile as error:
+            raise StoreError(str(error)) from None
         except (OSError, sqlite3.Error) as error:
             raise StoreError(f"{path} is not a store that can be opened: {error}") from error
 

@@ -88,7 +88,7 @@ class LatencyHistogram:
     def merge(self, other: LatencyHistogram) -> None:
         """Add the values of `other`."""
         buckets = self.buckets
-        for index, count in list(other.buckets.items()):  # a copy: `other` may grow meanwhile
+        for index, count in dict(other.buckets).items():  # `other` may grow meanwhile
             buckets[index] = buckets.get(index, 0) + count
             self.count += count  # not other.count, which may be ahead of the buckets read here
         self.least = min(self.least, other.least)

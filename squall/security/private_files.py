@@ -87,7 +87,8 @@ def make_private_folder(folder: Path) -> None:
 
 def own_folder(folder: Path) -> None:
     """Make a missing folder with access for its owner only. Raises `BadPrivateFolder` if the folder belongs to another user, if
-    others have access to it, or if a symbolic link of another user leads to it; and `OSError`."""
+    others have access to it, if a symbolic link of another user leads to it, or if a symbolic link lies in it: another user may
+    have left it there before the folder was closed; and `OSError`."""
     user = os.geteuid()
     for path in (folder, *folder.absolute().parents):
         if path.is_symlink() and (owner := path.lstat().st_uid) not in (user, 0):
@@ -98,6 +99,8 @@ def own_folder(folder: Path) -> None:
     descriptor = os.open(folder.resolve(), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         state = os.fstat(descriptor)
+        with os.scandir(descriptor) as entries:
+            links = sorted(entry.name for entry in entries if entry.is_symlink())
     finally:
         os.close(descriptor)
     if state.st_uid != user:
@@ -110,6 +113,8 @@ def own_folder(folder: Path) -> None:
             f"other users have access to {folder} (mode {mode:04o}): if it contains nothing that they may have put there, run"
             f" `chmod 700 {folder}`; otherwise use a new directory"
         )
+    if links:
+        raise BadPrivateFolder(f"{folder / links[0]} is a symbolic link, which is not followed: remove it")
 
 
 def _problem(state: os.stat_result, path: Path | str) -> str | None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from local_cluster import LocalCluster
-from local_cluster.collector import GARBAGE_IN, MOST, PACE, adapted, relaxed
+from local_cluster.collector import GARBAGE_IN_ALL, MOST, PACE, WAITING_IN, adapted, relaxed
 from tests.local_cluster.gathering import Rows
 from tests.local_cluster.small_topologies import Keeps
-from topology_api import Bolt, Topology, TopologyBuilder, Tuple
+from topology_api import Bolt, Context, Topology, TopologyBuilder, Tuple
 
 #: The thresholds before each test: Python's own since 3.0.
 BEFORE = (700, 10, 10)
@@ -46,8 +46,10 @@ def with_rows(bolt: Bolt, count: int) -> Topology:
 def test_after_a_cluster_the_collector_is_as_before(simulated: bool) -> None:
     before = state()
     with LocalCluster(simulated_time=simulated):
-        assert gc.get_threshold() == relaxed(BEFORE) == (*MOST, BEFORE[2])
-        assert gc.isenabled()
+        assert gc.get_threshold() == BEFORE and gc.isenabled()
+        gc.collect()
+        gc.collect()  # finds nothing
+        assert gc.get_threshold()[0] == MOST[0]
     assert state() == before
 
 
@@ -56,7 +58,7 @@ def test_after_two_nested_clusters_the_collector_is_as_before() -> None:
     with LocalCluster():
         with LocalCluster(simulated_time=True):
             pass
-        assert gc.get_threshold() == relaxed(BEFORE), "the outer cluster still runs"
+        assert PACE._collected in gc.callbacks, "the outer cluster still runs"
     assert state() == before
 
 
@@ -65,7 +67,7 @@ def test_clusters_that_overlap_leave_the_collector_as_before() -> None:
     first, second = LocalCluster(simulated_time=True), LocalCluster(simulated_time=True)
     first.shutdown()
     first.shutdown()
-    assert gc.get_threshold() == relaxed(BEFORE)
+    assert PACE._collected in gc.callbacks
     second.shutdown()
     assert state() == before
 
@@ -147,15 +149,47 @@ def test_cycles_of_a_bolt_are_freed_while_it_runs_with_finalizers_and_weak_refer
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(with_rows(MakesCycles(), 1_000))
         cluster.advance(1)
-        assert gc.get_threshold()[0] <= 2 * BEFORE[0], (
-            "a collector that finds garbage looks as often as before"
-        )
+        assert gc.get_threshold() == BEFORE, "a collector that finds garbage looks as often as before"
         assert cluster.status("rows").components["bolt"].executed == 1_000
         cleared = sum(reference() is None for reference in MakesCycles.watched)
         assert 100_000 - Node.alive == Node.ended >= 80_000 and cleared >= 800
-        assert Node.peak <= 2 * MOST[0]
+        assert Node.peak <= 2 * BEFORE[0]
     gc.collect()
     assert Node.alive == 0 and not any(reference() for reference in MakesCycles.watched)
+
+
+class Window(Bolt):
+    """Keeps the last 10,000 to 20,000 cycles: they are garbage only when they are old."""
+
+    def prepare(self, context: Context) -> None:
+        self.nodes: list[Node] = []
+
+    def execute(self, tup: Tuple) -> None:
+        self.nodes.extend(Node() for _ in range(100))
+        if len(self.nodes) >= 20_000:
+            del self.nodes[:10_000]
+
+
+def test_a_window_of_cycles_takes_no_more_than_a_fifth_more_memory_than_in_plain_python() -> None:
+    def peak_of(run: Callable[[], None]) -> int:
+        gc.collect()
+        Node.alive = Node.peak = 0
+        run()
+        return Node.peak
+
+    def plain() -> None:
+        bolt = Window()
+        bolt.prepare(cast(Any, None))
+        for _ in range(3_000):
+            bolt.execute(cast(Any, None))
+
+    def in_a_cluster() -> None:
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(with_rows(Window(), 3_000))
+            cluster.advance(1)
+            assert cluster.status("rows").components["bolt"].executed == 3_000
+
+    assert peak_of(in_a_cluster) <= 1.2 * peak_of(plain)
 
 
 def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> None:
@@ -166,6 +200,8 @@ def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> N
 
     with LocalCluster(simulated_time=True) as cluster:
         topology = with_rows(Keeps(), 50_000)
+        gc.collect()
+        gc.collect()  # finds nothing
         gc.callbacks.append(count)
         try:
             cluster.submit(topology)
@@ -175,24 +211,33 @@ def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> N
         assert cluster.status("rows").components["rows"].pending == 50_000
     young, middle, whole = collections
     # With Python's thresholds there are some 300, 30 and 5.
-    assert young <= 50 and middle <= 1 and whole == 0
+    assert young <= 50 and middle <= 3 and whole <= 1
 
 
 THRESHOLDS = st.tuples(st.integers(1, 100_000), st.integers(0, 100), st.integers(0, 100))
+COUNTS = st.integers(0, 10**7)
 
 
-@given(THRESHOLDS, st.lists(st.tuples(st.integers(0, 2), st.integers(0, 10**6))))
+@given(THRESHOLDS, st.lists(st.tuples(st.integers(0, 2), COUNTS, COUNTS)))
 def test_thresholds_stay_between_those_before_and_the_relaxed_ones(
-    before: tuple[int, int, int], history: list[tuple[int, int]]
+    before: tuple[int, int, int], history: list[tuple[int, int, int]]
 ) -> None:
-    now = most = relaxed(before)
-    for generation, freed in history:
-        now = adapted(now, before, generation, freed)
+    now, most = before, relaxed(before, 10**9)
+    for generation, freed, alive in history:
+        now = adapted(now, before, generation, freed, alive)
         assert all(low <= value <= high for low, value, high in zip(before, now, most, strict=True))
-    for _ in range(30):
-        now = adapted(adapted(now, before, 0, 0), before, 1, 0)
-    assert now == most, "without garbage they rise again"
-    now = adapted(now, before, 0, now[0] // GARBAGE_IN + 1)
-    assert now[0] == before[0] and now[1:] == most[1:]
-    now = adapted(now, before, 1, now[0] * now[1])
-    assert now == before
+        if generation < 2:
+            assert now == adapted(now, before, generation, 0, 0), "only a collection of all objects relaxes"
+    for generation in (0, 1, 2):
+        assert adapted(most, before, generation, 10**8, 10**9) == before, "any collection that finds garbage"
+    assert adapted(before, before, 2, 10**9 // GARBAGE_IN_ALL - 1, 10**9) == most
+
+
+@given(THRESHOLDS, st.integers(0, 10**7))
+def test_what_may_wait_is_a_share_of_what_is_alive_or_as_much_as_before(
+    before: tuple[int, int, int], alive: int
+) -> None:
+    young, middle, _ = relaxed(before, alive)
+    assert young == max(before[0], MOST[0])
+    assert middle == before[1] or young * middle * WAITING_IN <= alive
+    assert middle <= max(before[1], MOST[1])

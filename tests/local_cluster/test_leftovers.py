@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
-from local_cluster.leftovers import OWNER, PREFIX, note_owner, sweep
+from local_cluster.leftovers import MOST_OWNER, OWNER, PREFIX, note_owner, sweep
 from squall.daemon.process_stat import stat_of
 from squall.values import Incarnation
 from supervisor.directories import Started, write_started
@@ -107,3 +107,34 @@ def test_a_folder_in_which_a_worker_runs_stays_until_the_worker_has_ended(tmp_pa
 def test_a_missing_folder_is_no_error(tmp_path: Path) -> None:
     sweep(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("owner", ["huge", "link", "pipe"])
+def test_a_folder_stays_if_a_worker_has_replaced_the_owners_record(tmp_path: Path, owner: str) -> None:
+    directory = left_directory(tmp_path, started=1)
+    record = directory / OWNER
+    text = record.read_text()
+    record.unlink()
+    if owner == "huge":
+        record.write_text(text + " " * MOST_OWNER)
+    elif owner == "link":
+        (tmp_path / "elsewhere").write_text(text)
+        record.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(record)
+    sweep(tmp_path)
+    assert directory.exists()
+
+
+@pytest.mark.slow
+def test_a_folder_with_folders_deeper_than_python_can_call_is_removed(tmp_path: Path) -> None:
+    directory = left_directory(tmp_path, started=1)
+    folder = os.open(directory / "local-1", os.O_RDONLY)
+    for _ in range(sys.getrecursionlimit() + 100):
+        os.mkdir("folder", dir_fd=folder)
+        deeper = os.open("folder", os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = deeper
+    os.close(folder)
+    sweep(tmp_path)
+    assert not directory.exists()

@@ -60,6 +60,7 @@ CORES = (
 )
 # The module that runs a core, in the folder of that core: threads, clocks and files.
 AROUND_THE_CORES = {
+    "squall/transport/carriers/admission.py",
     "squall/transport/carriers/other_end.py",
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",

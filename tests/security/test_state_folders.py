@@ -12,6 +12,8 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.cluster.sqlite import SqliteStore
+from squall.cluster.store import StoreError
 from squall.security.private_files import BadPrivateFolder, own_folder
 from squall_cli.commands.daemon_options import keep_private
 from squall_cli.main import squall
@@ -22,8 +24,15 @@ DAEMONS = {
     "dev": ("--listen", "127.0.0.1:0"),
     "zookeeper": ("--listen", "127.0.0.1:0"),
 }
-#: A file that each daemon opens first.
-LOCKS = {"nimbus": "lock", "supervisor": "lock", "zookeeper": "lock", "dev": "nimbus/lock"}
+#: What each daemon keeps in its state directory.
+KEPT = {
+    "nimbus": (
+        "lock", "id", "key", "cluster", "token", "files", "counters", "changes.jsonl", "changes.jsonl.1", "refused.jsonl",
+    ),
+    "supervisor": ("lock", "id", "key", "cluster", "workers", "gone", "bundles", "logs"),
+    "zookeeper": ("lock", "server.log", "data", "credentials"),
+    "dev": ("store.sqlite", "store.sqlite.lock", "store.sqlite-wal", "nimbus", "supervisor", "nimbus/lock", "nimbus/files"),
+}  # fmt: skip
 
 
 def mode(path: Path) -> int:
@@ -123,18 +132,33 @@ def test_no_daemon_uses_a_folder_that_others_can_enter(daemon: str, tmp_path: Pa
 
 
 @pytest.mark.usefixtures("_java")
-@pytest.mark.parametrize("daemon", DAEMONS)
-def test_a_link_in_place_of_a_file_is_not_written_through(daemon: str, tmp_path: Path) -> None:
-    precious, lock = tmp_path / "precious", tmp_path / "state" / LOCKS[daemon]
-    precious.write_text("precious")
-    for folder in (lock.parent.parent, lock.parent):
+@pytest.mark.parametrize("is_folder", [False, True])
+@pytest.mark.parametrize(
+    ("daemon", "name"), [(daemon, name) for daemon, kept in KEPT.items() for name in kept]
+)
+def test_a_link_in_place_of_a_file_or_a_folder_is_not_written_through(
+    daemon: str, name: str, is_folder: bool, tmp_path: Path
+) -> None:
+    precious, link = tmp_path / "precious", tmp_path / "state" / name
+    precious.mkdir()
+    (precious / "file").write_text("precious")
+    for folder in (tmp_path / "state", link.parent):
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
-    lock.symlink_to(precious)
+    link.symlink_to(precious if is_folder else precious / "new")
     result = run(daemon, tmp_path / "state", tmp_path / "home")
     assert result.exit_code == 1, result.output
-    assert f"{lock} is a symbolic link, which is not followed: remove it" in result.stderr
-    assert precious.read_text() == "precious"
+    assert f"{link} is a symbolic link, which is not followed: remove it" in result.stderr
+    assert [path.name for path in precious.iterdir()] == ["file"]
+    assert (precious / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["store", "store.lock"])
+def test_a_store_in_a_file_is_not_opened_through_a_link(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "new")
+    with pytest.raises(StoreError, match=f"{name} is a symbolic link, which is not followed"):
+        SqliteStore(tmp_path / "store")
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_daemon_makes_files_for_its_user_only_and_leaves_the_umask_as_it_was() -> None:

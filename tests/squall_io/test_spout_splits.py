@@ -137,5 +137,5 @@ def test_a_file_behind_a_symbolic_link_is_read_in_its_own_size(tmp_path: Path) -
     (tmp_path / "logs" / "a").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "logs" / "b").symlink_to(tmp_path / "nothing")
     source = source_of(str(tmp_path / "logs"))
-    with open_files(source.folder) as files:
+    with open_files(source.folder, follow_links=True) as files:
         assert [(status.path, status.size) for status in find_files(files, source)] == [("logs/a", 110)]

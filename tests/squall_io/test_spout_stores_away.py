@@ -96,7 +96,7 @@ def fails(monkeypatch: pytest.MonkeyPatch) -> dict[str, Callable[[str, str], str
     monkeypatch.setattr(
         reading_spout,
         "open_steady",
-        lambda path, conf: FlakyStore(path, lambda call, path: now["now"](call, path)),
+        lambda path, conf, follow_links=False: FlakyStore(path, lambda call, path: now["now"](call, path)),
     )
     return now
 

@@ -38,7 +38,7 @@ from worker.process.lease import Lease
 class Words:
     """Replaces `ProcessExit`."""
 
-    open_files = SimpleNamespace(why_none=lambda: "it cannot open any more files")
+    open_files = SimpleNamespace(why_none=lambda: "it cannot open any more files", make_room=lambda: False)
 
     def end(self, status: int, reason: str, details: str = "") -> None:
         raise Over(status, reason, details)

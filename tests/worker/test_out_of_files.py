@@ -1,24 +1,36 @@
-"""A worker whose user code leaves it no file descriptor ends by itself, with the reason."""
+"""A worker whose user code leaves it no file descriptor ends by itself, with the reason; strangers cannot bring that about."""
 
 from __future__ import annotations
 
 import os
 import resource
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from squall.worker_files import EXIT_FILES
 from tests.worker.conftest import Launch
 from tests.worker.daemon_components import StartsPrograms, lines, one_bolt
+from tests.worker.flood import flooded
 from tests.worker.test_daemon_ends import wait_gone
-from topology_api import Bolt, Tuple
+from topology_api import Bolt, Context, Tuple
 from worker.process.exit import OpenFiles
 
 
 class LowersItsLimit(Bolt):
     def execute(self, tup: Tuple) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (10, 10))
+
+
+class HasFewFiles(Bolt):
+    def prepare(self, context: Context) -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+    def execute(self, tup: Tuple) -> None:
+        pass
 
 
 class StartsAndLowers(StartsPrograms):
@@ -59,6 +71,40 @@ def test_descriptors_all_in_use_are_distinguished_from_a_lowered_limit(
     limits[0] = (100, 1024)
     assert files.why_none().endswith("user code has lowered RLIMIT_NOFILE from 1024 to 100")
     files.release_reserved()
+
+
+@pytest.mark.parametrize(
+    ("strangers", "named"),
+    [(200, "200 of the 256 that RLIMIT_NOFILE allows are conn"), (100, "by user code")],
+)
+def test_strangers_that_hold_most_descriptors_are_named_and_not_user_code(
+    monkeypatch: pytest.MonkeyPatch, strangers: int, named: str
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (256, 256))
+    monkeypatch.setattr(resource, "setrlimit", lambda which, both: None)
+    files = OpenFiles()
+    files.admission = cast(Any, SimpleNamespace(count=lambda: strangers))
+    assert named in files.why_none()
+    assert ("user code" in files.why_none()) == (strangers == 100)
+    files.release_reserved()
+
+
+@pytest.mark.slow
+def test_a_worker_outlives_strangers_who_hold_more_connections_than_it_may_open_files(
+    launch: Launch, tmp_path: Path
+) -> None:
+    worker = launch(one_bolt(HasFewFiles(), tmp_path, None))
+    worker.wait_opened()
+    address = worker.wait_heartbeat(lambda heartbeat: heartbeat.address).address
+    assert address is not None
+    with flooded(int(address[0].rpartition(":")[2]), connections=2_500, seconds=5):
+        end = time.monotonic() + 5  # longer than a worker without files waits before it ends
+        worker.wait_heartbeat(lambda heartbeat: time.monotonic() > end)
+    before = worker.heartbeat()
+    assert before is not None
+    worker.wait_heartbeat(lambda heartbeat: heartbeat.number > before.number)
+    assert worker.end() is None
+    assert "that had not shown the topology's key" in worker.log()
 
 
 def test_the_reserved_descriptor_is_released_once_whatever_user_code_has_closed() -> None:

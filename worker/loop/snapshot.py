@@ -45,7 +45,7 @@ def worker_counters(worker: Worker) -> WorkerCounters:
             add_present(components[task.spec.id], task, stopped, worker)
     for component, log in worker.errors.items():
         components[component].errors = log.count
-    for component, dropped in list(worker.links.dropped.items()):
+    for component, dropped in dict(worker.links.dropped).items():
         components[component].dropped = dropped
     reports = tuple(report for log in worker.errors.values() for report in list(log.kept))
     return WorkerCounters(components, reports, number)
@@ -63,7 +63,7 @@ def add_task(counters: ComponentCounters, task: Task) -> None:
         counters.replayed += task.replayed
         counters.attempts_failed += task.outages.attempts_failed
         counters.latency.merge(task.latency)
-        for reason, failures in list(task.given_up.items()):
+        for reason, failures in dict(task.given_up).items():
             counters.failures[reason] = counters.failures.get(reason, 0) + failures
         firsts = [first for first in (counters.first_failure, task.first_failure) if first is not None]
         counters.first_failure = min(firsts, default=None)

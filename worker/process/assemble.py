@@ -156,6 +156,7 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     plan = plan_of(orders, topology, directory)
     within = port_range(os.environ.get(worker_files.PORTS, ""))
     sockets = Sockets(keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
+    process_exit.open_files.admission = sockets.admission
     coroutines = AsyncThread(f"{orders.topology}-{orders.worker}")
     worker = Worker(plan, lease, lambda peer, frame: exchange.send(peer, frame), coroutines, sockets.wake)
     exchange = links(plan, sockets, lease, worker)

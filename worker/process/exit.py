@@ -20,6 +20,7 @@ from time import sleep
 from typing import Final, NoReturn
 
 from squall.daemon.process_stat import all_processes
+from squall.transport.carriers.admission import PortAdmission
 from squall.values import Incarnation
 from squall.worker_files import END, EXIT_STOPPED, EXIT_UNOPENED, MOST_REASON, End, write
 from worker.errors.reports import shortened
@@ -45,6 +46,8 @@ class OpenFiles:
         with suppress(ValueError, OSError):  # a kernel may refuse its own maximum
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
         self.allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        #: The connections at the worker's ports; None until it listens.
+        self.admission: PortAdmission | None = None
 
     def release_reserved(self) -> None:
         """Close the reserved descriptor, so that end.json can be written."""
@@ -53,10 +56,20 @@ class OpenFiles:
             with suppress(OSError):  # user code has closed all descriptors, including this one
                 os.close(reserved)
 
+    def make_room(self) -> bool:
+        """After the system has refused to open a file, close connections of strangers; return whether there were any."""
+        return self.admission is not None and self.admission.make_room() > 0
+
     def why_none(self) -> str:
         """Return why no more files can be opened, after the system has refused to open one."""
         now, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if now < self.allowed:
+        strangers = 0 if self.admission is None else self.admission.count()
+        if strangers * 2 > now:
+            why = (
+                f"{strangers} of the {now} that RLIMIT_NOFILE allows are connections to this worker's ports that have not shown"
+                " the topology's key; close these ports to strangers by a firewall"
+            )
+        elif now < self.allowed:
             why = f"user code has lowered RLIMIT_NOFILE from {self.allowed} to {now}"
         else:
             why = f"all {now} that RLIMIT_NOFILE allows are in use (by user code that does not close what it opens?)"

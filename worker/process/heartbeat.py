@@ -296,13 +296,16 @@ class Heartbeat:
             )  # a call is at fault, as after a MemoryError
 
     def end_without_files(self, failed: OSError) -> None:
-        """End a process that cannot open files any more. This makes the reason known before the supervisor would presume the
-        process dead."""
+        """Close connections of strangers when no file can be opened; end the process if that does not help. This makes the
+        reason known before the supervisor would presume the process dead."""
         now = self.loop.lease.clock()
         if failed.errno != errno.EMFILE:
             self.no_files_since = None
             return
         patience = min(FILES_SECONDS, self.loop.orders.conf["topology.worker.timeout.secs"] / 3)
+        if self.loop.process_exit.open_files.make_room():
+            self.next_heartbeat = now
+            self.woken.set()
         self.next_heartbeat = min(self.next_heartbeat, now + patience)
         if self.no_files_since is None:
             self.no_files_since = now

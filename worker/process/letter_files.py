@@ -222,7 +222,7 @@ class Letters:
             self.mark, self.tasks, self.handed = None, {}, set()
             return
         mark = stat.st_ino, stat.st_mtime_ns
-        tasks = {id: task for id, task in list(self.worker.tasks.items()) if isinstance(task, SpoutTask)}
+        tasks = {id: task for id, task in dict(self.worker.tasks).items() if isinstance(task, SpoutTask)}
         if mark == self.mark and tasks == self.tasks:
             return
         if not all(task.opened for task in tasks.values()):

@@ -48,8 +48,8 @@ class TaskMetrics:
 
     def read_totals(self) -> dict[str, Any]:
         """Return counters, and copies of histograms, by name. Any thread may call this."""
-        values: dict[str, Any] = {name: plain(counter.value) for name, counter in list(self.counters.items())}
-        for name, live in list(self.histograms.items()):
+        values: dict[str, Any] = {name: plain(counter.value) for name, counter in dict(self.counters).items()}
+        for name, live in dict(self.histograms).items():
             histogram = LatencyHistogram()
             histogram.merge(live)
             values[name] = histogram
@@ -59,7 +59,7 @@ class TaskMetrics:
         """Return the values of gauges by name; for a gauge whose function raises, the error's text. Any thread may call
         this."""
         values: dict[str, Any] = {}
-        for name, function in list(self.gauges.items()):
+        for name, function in dict(self.gauges).items():
             try:
                 values[name] = plain(function())
             except Exception as error:

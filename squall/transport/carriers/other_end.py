@@ -18,7 +18,13 @@ def other_end(descriptor: int, endpoint: str) -> str | None:
     """Return host and port, or local user and process, of the peer of a connection to `endpoint`; None if the connection is
     closed, or its descriptor has been reused. The text before the last colon is the same for all connections of one peer."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as connection:
+        copy = os.dup(descriptor)
+        try:
+            connection = socket.socket(fileno=copy)
+        except OSError:  # the descriptor means another file by now
+            os.close(copy)
+            return None
+        with connection:
             own = connection.getsockname()
             if connection.family == socket.AF_UNIX:
                 return _here(connection) if endpoint == f"ipc://{own}" else None

@@ -7,7 +7,8 @@ prove that they have this key pair. Other connections are refused before any of 
 counted, and logged at most once a minute (`squall.transport.refusals`). The handler runs in a thread of its own, so that links
 come up even while the worker is inside a long user call.
 
-Everything is bounded: queued messages, their size, the time for a handshake and for closing. A message may be lost with its
+Everything is bounded: queued messages, their size, the time for a handshake and for closing, connections that have not shown
+the key (`squall.transport.carriers.admission`). A message may be lost with its
 connection; `squall.transport.link` handles that. ZeroMQ's own heartbeats stay off: with them, libzmq aborts the process when
 certain network partitions heal.
 
@@ -35,6 +36,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from squall.transport.carrier import CONTROL, DATA, Parts
 from squall.transport.carriers import same_host
+from squall.transport.carriers.admission import PortAdmission, backlog
 from squall.transport.carriers.other_end import other_end
 from squall.transport.refusals import Handshakes, Refusals
 from squall.values import Address, Keys
@@ -54,8 +56,6 @@ _HIGH_WATER: Final = (256, 1024)
 MOST_PART_BYTES: Final = 1 << 30
 #: Milliseconds.
 _HANDSHAKE, _CONNECT, _LINGER, _RETRY, _MOST_RETRY = 3_000, 2_000, 500, 20, 500
-#: Connections that the kernel queues until they are accepted.
-_BACKLOG: Final = 512
 #: Errors for a port that is in use, or that this user may not bind: the next port is tried.
 _NOT_OURS: Final = (errno.EADDRINUSE, errno.EACCES)
 #: The most reports on connections that may wait for the authenticator; if there were more, ZeroMQ itself would block.
@@ -139,6 +139,8 @@ class Sockets:
         self._sides: list[Side] = []
         self._wake_reader, self._wake_writer = _wake_pair()
         self._authenticator: ZapAuthenticator | None = None
+        #: The connections that have not shown the topology's key; None until the worker listens.
+        self.admission: PortAdmission | None = None
         try:
             if keys is not None:
                 self._authenticator = ZapAuthenticator(self._context, keys, refusals)
@@ -147,6 +149,7 @@ class Sockets:
             self.close()
             raise
         self.ports = bound[DATA], bound[CONTROL]
+        self.admission = PortAdmission(self.ports)
         #: The endpoints at which peers reach this worker: data and control.
         self.address: Address = f"tcp://{host}:{bound[DATA]}", f"tcp://{host}:{bound[CONTROL]}"
         # Listen on Unix sockets too, for peers on this host. If Unix sockets are impossible, these peers connect over TCP.
@@ -162,7 +165,7 @@ class Sockets:
         # whole milliseconds.
         self._descriptors = sorted([int(pull.getsockopt(zmq.FD)) for pull in self._pulls] + [wake_reader])
         if self._authenticator is not None:
-            self._authenticator.start()
+            self._authenticator.start(self.admission)
 
     # Messages.
 
@@ -258,6 +261,8 @@ class Sockets:
         for pull in self._pulls:
             pull.close(0)
         self._pulls.clear()
+        if self.admission is not None:
+            self.admission.close()
         self._context.term()
         same_host.sweep()
         self._wake_writer.close()
@@ -267,7 +272,7 @@ class Sockets:
         """Bind the socket of a channel, to `port` if that is free and allowed; return the port that was bound."""
         pull = _limited(self._context.socket(zmq.PULL), channel)
         self._pulls.append(pull)
-        pull.setsockopt(zmq.BACKLOG, _BACKLOG)
+        pull.setsockopt(zmq.BACKLOG, backlog())
         if self._keys is not None and self._authenticator is not None:
             pull.curve_server = True
             _give_keys(pull, self._keys)
@@ -341,7 +346,7 @@ class ZapAuthenticator:
         self._asked.bind(_ZAP)  # must happen before the first socket listens
         self._handshakes: dict[_Socket, Handshakes] = {}
         self._watched: list[_Socket] = []
-        self._thread = threading.Thread(target=self._run, name="squall-zap-authenticator", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def watch(self, pull: _Socket, name: str) -> None:
         """Follow the connections of a socket that is about to listen."""
@@ -352,15 +357,18 @@ class ZapAuthenticator:
         self._handshakes[reports] = Handshakes(self._refusals)
         self._watched.append(pull)
 
-    def start(self) -> None:
+    def start(self, admission: PortAdmission) -> None:
         """Start the thread. From now on, it owns the sockets for requests and reports."""
+        self._thread = threading.Thread(
+            target=self._run, args=(admission,), name="squall-zap-authenticator", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread; the watched sockets must still be open."""
         for pull in self._watched:
             pull.disable_monitor()
-        if self._thread.ident is not None:
+        if self._thread is not None:
             self._wake_writer.send(b"\0")
             self._thread.join()
         for sock in (self._asked, *self._handshakes):
@@ -368,14 +376,16 @@ class ZapAuthenticator:
         self._wake_writer.close()
         self._wake_reader.close()
 
-    def _run(self) -> None:
+    def _run(self, admission: PortAdmission) -> None:
         wake_reader = self._wake_reader.fileno()
         sources: list[_Socket | int] = [wake_reader, self._asked, *self._handshakes]
         watched = [(source, _POLLIN) for source in sources]
+        again: int | None = None
         while True:
-            ready: list[Any] = [sock for sock, _ in zmq.zmq_poll(watched, -1)]
+            ready: list[Any] = [sock for sock, _ in zmq.zmq_poll(watched, -1 if again is None else again)]
             if wake_reader in ready:
                 return
+            again = admission.close_oldest()  # before the reports, which may be many
             for sock in ready:
                 try:
                     if sock is self._asked:

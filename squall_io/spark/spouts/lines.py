@@ -94,6 +94,8 @@ class SplitUnits(Units):
     #: Set by the method `positions`.
     _discovery: FileDiscovery
 
+    follow_links = True
+
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
         self._source = discovery.source_of(spout.path)

@@ -137,6 +137,8 @@ class Units(ABC):
     #: `open` sets `_context` and `_files`.
     _context: Context
     _files: OpenStore
+    #: Whether symbolic links in the input's folder are followed: not in a table.
+    follow_links = False
 
     def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
         """folder: the folder to open. reads: a description of the input, for the record of the reader."""
@@ -149,7 +151,7 @@ class Units(ABC):
         """Open the input's folder. Called again if it raised an error."""
         self._context = context
         if not hasattr(self, "_files"):
-            self._files = open_steady(self._folder, self._conf)
+            self._files = open_steady(self._folder, self._conf, self.follow_links)
 
     def positions(self, folder: str) -> OpenStore:
         """Open a folder of positions; the caller closes it."""

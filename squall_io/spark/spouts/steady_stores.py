@@ -37,11 +37,11 @@ _lock: Final = threading.Lock()
 _shared: Final[dict[tuple[tuple[str, str], ...], _SharedJvm]] = {}
 
 
-def open_steady(path: str, conf: Mapping[str, str]) -> OpenStore:
-    """Open a store at a path; the store survives the end of its JVM. Raises the errors of `open_files`."""
+def open_steady(path: str, conf: Mapping[str, str], follow_links: bool = False) -> OpenStore:
+    """Open a store at a path; the store survives the end of its JVM. `follow_links` and errors are those of `open_files`."""
     scheme = scheme_of(check_path(path))
     if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
-        return open_files(path, conf=conf)
+        return open_files(path, conf=conf, follow_links=follow_links)
     return SteadyStore(path, conf)
 
 

@@ -3,6 +3,11 @@
 A file is written under a name in `_squall/tmp` and synced to disk. Only then does a hard link give the file its final name; a
 rename would replace an existing file. So a crash of the machine loses nothing that was promised, and the first of several
 callers wins.
+
+Who may write into a table's folder could replace a folder in it by a symbolic link, so that what the table reads, writes or
+sweeps would lie outside. So no call follows a link below the table: the link is refused by name, and `delete` removes the link
+itself. Each call looks first and then acts, so this stops a link that lies there, not one that is put there in between. A link
+that leads to the table itself is followed: the user has named it.
 Must not know: what files hold, Spark.
 """
 
@@ -14,7 +19,7 @@ import hashlib
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -50,8 +55,10 @@ _TRIES: Final = 20
 class LocalFiles(OpenStore):
     """This machine's file system below one table."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, follow_links: bool = False) -> None:
+        """`follow_links`: for folders with input of others, which are only read."""
         self._folder = folder_of(check_path(path))
+        self._follow = follow_links
         # With the scheme, so that Spark looks on this machine, whatever Spark's default file system is.
         self.root = f"file://{self._folder}"
 
@@ -96,22 +103,22 @@ class LocalFiles(OpenStore):
 
     def put_if_absent(self, path: str, data: bytes) -> bool:
         """Create a file, unless there is one."""
-        target = self._at(path)
         with self._translated_errors("write", path):
+            target = self._name(path)
             return self._finish(path, data, lambda written: _name(written, target))
 
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
-        target = self._at(path)
-        folder = os.path.dirname(target)
         with self._translated_errors("write", path):
+            target = self._name(path)
+            folder = os.path.dirname(target)
             self._finish(path, data, lambda written: _into(folder, lambda: os.replace(written, target)))
             _sync_names(folder)
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file, unless the new name is taken. A crash during the call may leave the file with both names."""
-        old, new = self._at(source), self._at(target)
         with self._translated_errors("rename", source, f" to {self.root}/{target}"):
+            old, new = self._at(source), self._name(target)
             if os.path.isdir(old):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             # Spark does not sync, but a committed file must survive a crash of the machine.
@@ -125,8 +132,8 @@ class LocalFiles(OpenStore):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it."""
-        target = self._at(path)
         with self._translated_errors("delete", path):
+            target = self._name(path)
             for _ in range(_TRIES):
                 try:
                     if os.path.isdir(target) and not os.path.islink(target):
@@ -148,7 +155,23 @@ class LocalFiles(OpenStore):
         """Do nothing."""
 
     def _at(self, path: str) -> str:
-        return f"{self._folder}/{path}" if check_below(path) else self._folder
+        """Return where a path of the table is. Raises `FilesRefused` if it leads through a symbolic link, or to one."""
+        return self._checked(path, check_below(path).split("/"))
+
+    def _name(self, path: str) -> str:
+        """Like `_at`, for calls that change the name itself, and so follow no link that has this name."""
+        return self._checked(path, check_below(path).split("/")[:-1])
+
+    def _checked(self, path: str, parts: Sequence[str]) -> str:
+        at = self._folder
+        for part in parts if path and not self._follow else ():
+            at = f"{at}/{part}"
+            if os.path.islink(at):
+                raise FilesRefused(
+                    f"{at} is a symbolic link, which is not followed below a table, so nothing was done; see who put it"
+                    " there, and remove it"
+                )
+        return f"{self._folder}/{path}" if path else self._folder
 
     def _entries(self, folder: str) -> builtins.list[FileStatus]:
         found = []
@@ -156,9 +179,10 @@ class LocalFiles(OpenStore):
             with os.scandir(self._at(folder)) as entries:
                 for entry in entries:
                     with suppress(FileNotFoundError):  # deleted meanwhile
-                        status = entry.stat()  # for a link, the status of its target
+                        status = entry.stat(follow_symlinks=self._follow)
+                        is_folder = entry.is_dir(follow_symlinks=self._follow)
                         size, modified = status.st_size, status.st_mtime
-                        found.append(FileStatus.of_entry(folder, entry.name, size, entry.is_dir(), modified))
+                        found.append(FileStatus.of_entry(folder, entry.name, size, is_folder, modified))
         except FileNotFoundError:
             return []
         return found

@@ -48,18 +48,20 @@ def open_files(
     session: SparkSession | None = None,
     jvm: Jvm | None = None,
     conf: Mapping[str, str] = MappingProxyType({}),
+    follow_links: bool = False,
 ) -> OpenStore:
     """Open the file system at a table's path. Raises `InvalidPath` or `NotInstalled`, or errors of `Files` if the file system
     does not answer.
 
     conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
         instead of the session's JVM; the store does not end it. If the JVM in use ends, the store must be opened again.
+    follow_links: follow symbolic links below a local path; only for folders that are no table and are only read.
     """
     path = check_path(path)
     scheme = scheme_of(path)
     if scheme == LOCAL:
         _require_no_other_default(path, session, conf)
-        return LocalFiles(path)
+        return LocalFiles(path, follow_links)
 
     if jvm is None and (session is None or not is_classic(session)):
         if _by_webhdfs(scheme, conf):
