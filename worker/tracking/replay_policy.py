@@ -8,10 +8,11 @@ from __future__ import annotations
 from topology_api import Replay
 
 
-def replay_delay(replay: Replay, attempt: int) -> float:
+def replay_delay(replay: Replay, attempt: int, spread: float = 0.0) -> float:
     """Return the seconds until the replay after failed attempt number `attempt` (from 1).
 
-    Delays double from `first_delay` up to `max_delay`.
+    Delays double from `first_delay` up to `max_delay`; the share `spread` is left out of each but the first.
     """
     doublings = min(attempt - 1, 1023)  # with more, a float overflows
-    return float(min(replay.max_delay, replay.first_delay * 2.0**doublings))
+    delay = float(min(replay.max_delay, replay.first_delay * 2.0**doublings))
+    return delay if attempt == 1 else delay * (1.0 - spread)
