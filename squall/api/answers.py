@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 
 from squall.reports.events import Event
 from squall.reports.stacks import CallStack
-from squall.status import ComponentStatus, DownTask, TaskLoad
+from squall.status import ComponentStatus, DownTask, TaskLoad, UndecidedTuples
 from squall.values import Incarnation, TaskRow
 
 Option = Annotated[str, Meta(title="option")]
@@ -332,6 +332,7 @@ class ComponentAnswer(Struct, frozen=True):
     outputs: dict[Annotated[str, Meta(title="stream")], OutputEntry]
     conf: Settings
     down: tuple[DownTask, ...] = ()
+    undecided: tuple[UndecidedTuples, ...] = ()
     execute_p50: float | None = None
     execute_p99: float | None = None
     loads: tuple[TaskLoad, ...] = ()

@@ -33,8 +33,8 @@ XOR_HEAD: Final = struct.Struct("<II")
 _PROBE, _REPLY, _PHASE = range(3)
 
 #: The reason of an entry among the failures that is a claim. Its root is that of no tree, so earlier releases ignore it; its
-#: `attempts` holds the tuples and, in units of `_CLAIM_STEP`, the age in milliseconds. Its verdict is an entry of its own, which
-#: earlier releases know.
+#: `attempts` holds the tuples and, in units of `_CLAIM_STEP`, the age in milliseconds. Its verdict is an entry of its own, as
+#: earlier releases know it.
 _CLAIM: Final = "claim"
 _CLAIM_STEP: Final = MOST_CLAIMED + 1
 

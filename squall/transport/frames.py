@@ -35,9 +35,9 @@ RECOVERED: Final = "recovered"
 #: its worker was ended. A worker of an earlier release ignores both once it knows of the loss.
 DIED: Final = "died"
 HUNG: Final = "hung"
-#: The reasons of entries by which a bolt task tells its verdict, which rests on the failures of all spout tasks: it is down; and,
-#: just before `RECOVERED`, it did not work for a while (`attempts`: how many tuples of other spout tasks failed meanwhile, as far
-#: as it knows). Their own root is that of a tree that has failed, as above.
+#: The reasons of entries by which a bolt task tells its verdict, which rests on the failures of all spout tasks: it is down;
+#: and, just before `RECOVERED`, it did not work for a while (`attempts`: how many tuples of other spout tasks failed meanwhile,
+#: as far as it knows). Their own root is that of a tree that has failed, as above.
 DOWN: Final = "down"
 BURST: Final = "burst"
 #: The reasons of all entries that are no failure of a tree.

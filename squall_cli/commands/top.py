@@ -16,9 +16,9 @@ from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, e
 from squall_cli.cluster.waiting import is_away
 from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
-from squall_cli.terminal.component_table import why_idle
+from squall_cli.terminal.component_table import undecided_sentence, why_idle
 from squall_cli.terminal.formats import cropped, latency, plural, rate, short
-from squall_cli.terminal.lines import Line, console, echo, harmless, is_terminal, painted, styles_of
+from squall_cli.terminal.lines import Line, Piece, console, echo, harmless, is_terminal, painted, styles_of
 from squall_cli.terminal.load_table import busy_cell
 from squall_cli.terminal.tables import TableColumn, bad_when_some, lines_of, show, table_of
 
@@ -43,7 +43,7 @@ COLUMNS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
     TableColumn(
         "WHY IDLE",
-        lambda each: (why_idle(each.component), "bad" if each.component.down else "dim"),
+        lambda each: each.why_idle,
         elastic=True,
         rank=5,
     ),
@@ -60,6 +60,13 @@ class Busy:
     name: str
     component: ComponentStatus
     rate: float | None
+
+    @property
+    def why_idle(self) -> Piece:
+        """Return why the component is idle or waits; what is down, or without a verdict, stands out."""
+        if self.component.undecided:
+            return undecided_sentence(self.name, self.component), "warn"
+        return why_idle(self.component), "bad" if self.component.down else "dim"
 
     def of_spout(self, text: str) -> str:
         """Return a text that is shown only for spouts."""

@@ -51,8 +51,9 @@ class Detours:
         self.asked = 0
 
     def hear(self, task: int, root: int, claim: Claim | None) -> None:
-        """Let a bolt task here know what a spout task knows of its failures; without a claim: that it is down. `root`: a root id
-        of the spout task.
+        """Let a bolt task here know what a spout task knows of its failures; without a claim: that it is down.
+
+        `root`: a root id of the spout task.
         """
         bolt = self.tasks.get(task)
         if not isinstance(bolt, BoltTask):

@@ -196,7 +196,7 @@ class BatchBoltTask(BoltTask):
         self.last_error = error
         self.failed_calls += 1
         self.failed_parts += 1
-        # Parts are executed in turn, and nothing has succeeded: of each part that failed in halves, both are bad or one is left.
+        # Parts are executed in turn, and nothing has succeeded meanwhile: both halves of a part failed, or one is left.
         at_least = (self.failed_parts + 1) // 2
         self.claims[failing.OWN] = max(at_least, self.claims.get(failing.OWN, 0))
         if self.failed_calls >= DOWN_TUPLES and now - self.failing_since >= DOWN_SECS:

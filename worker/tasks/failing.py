@@ -1,9 +1,9 @@
 """What a bolt task makes of its own failures: when it pauses, and what it reports to the spout tasks.
 
-The verdict that a task is down needs the failures of all its spout tasks. Each spout task knows which of its tuples fail and which
-are suspects, and claims how many fail here (`Claim`). The task adds the claims up: `DOWN_TUPLES` or more, with no success for
-`DOWN_SECS`, and it pauses and reports to all spout tasks that it is down. A spout task whose own tuples are enough decides alone,
-and asks for the pause: so the verdict outlives this process. The first success is reported to all who know of a failure.
+The verdict that a task is down needs the failures of all its spout tasks. Each spout task knows which of its tuples fail and
+which are suspects, and claims how many fail here (`Claim`). The task adds the claims up: `DOWN_TUPLES` or more with no success
+for `DOWN_SECS`, and it pauses, and reports to all spout tasks that it is down. A spout task whose own tuples are enough decides
+alone, and asks for the pause: so the verdict outlives this process. The first success is reported to all who know of a failure.
 
 These are steps of `BoltTask`, apart from it because nothing here is called while no tuple fails.
 Must not know: links, threads, which tuples are suspects (`worker.tracking.outages`).

@@ -35,7 +35,6 @@ from worker.tasks.spout_wait import SpoutWait, seconds_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
 from worker.tracking.outages import Outages
-from worker.tracking.replay_policy import replay_delay
 from worker.tracking.tracker import Emission, Tracker
 
 try:
@@ -366,11 +365,11 @@ class SpoutTask(Task):
         outages.failed(history, failure, now)
         if failure.task is not None:
             self.to_tell.append(failure.task)
-        if outages.spent(history, replay.max_attempts, now) or is_last_resort(self, emission, failure):
+        if outages.spent(history, replay.max_attempts, now) or is_last_resort(self, emission, failure, now):
             self.give_up(emission, history.last or failure)
             return
         self.replay_number += 1
-        delay = replay_delay(replay, emission[4], outages.spread(history))
+        delay = outages.delay(replay, emission[4], history)
         heapq.heappush(self.replays, (now + delay, self.replay_number, emission))
 
     def give_up(self, emission: Emission, failure: Failure) -> None:

@@ -7,12 +7,15 @@ Must not know: links, threads, how failures are judged (`worker.tracking.outages
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from squall.transport.frames import BURST, DOWN, RECOVERED
 from topology_api import Failure
 from worker.tracking.outages import DOWN_TUPLES, LEAST_WAITING, Undecided
 from worker.tracking.tracker import Emission
+
+#: How long the last tuples of a source are tried again, at the least, if they failed in an outage or a burst before.
+LAST_SECS: Final = 300.0
 
 if TYPE_CHECKING:
     from worker.tasks.spout import SpoutTask
@@ -36,16 +39,23 @@ def undecided(task: SpoutTask) -> Undecided | None:
     return Undecided(found.tuples, found.since, None, found.failure)
 
 
-def is_last_resort(task: SpoutTask, emission: Emission, failure: Failure) -> bool:
+def is_last_resort(task: SpoutTask, emission: Emission, failure: Failure, now: float) -> bool:
     """Whether no verdict on a failed emission can come: it has used its attempts, the source has ended, and the tuples that
     are left have all failed before, and are too few for a verdict on a task.
+
+    A tuple that has lived through an outage or a burst gets more time, since there may be another.
     """
     most = task.replay.max_attempts if task.replay is not None else None
     outages = task.outages
     if not task.finished or most is None or outages.on_trial or outages.is_down(failure.task):
         return False
-    if emission[4] - (0 if emission[6] is None else emission[6].excused) < most:
-        return False
+    history = emission[6]
+    if history is not None:
+        since = history.undecided_since
+        if emission[4] - history.excused < most:
+            return False
+        if history.spared and since is not None and now - since < LAST_SECS:
+            return False
     left = task.tracker.pending - task.letters.for_bolts + len(task.replays) + task.undecided
     return outages.alive < DOWN_TUPLES and left <= outages.alive - 1
 

@@ -6,12 +6,12 @@ While `topology.on.outage` is `wait`, a failure counts against a tuple only if i
   failed five times before anything passed is tried again as often as a tuple that failed once.
 - A tuple with a counted failure is a suspect: its further failures count at once, unless other tuples are failing there too
   (then with theirs), and are evidence against no task.
-- A task is *down* when at least `DOWN_TUPLES` tuples that are no suspects, of all its spout tasks together, have failed there over
-  at least `DOWN_SECS`, and none has succeeded. What fails at a task that is down does not count. Its first success ends this, and
-  discards its open failures.
-- A *burst*, as many failing tuples for `BURST_SECS` or longer, is no verdict, but it counts against none of them either.
-- Without a verdict a tuple is tried again for `give_up_secs`. Meanwhile `LEAST_WAITING` trees of a spout task may wait for their
-  replay, whatever its pending limit: so there are other tuples, which succeed, or show that the task is down.
+- A task is *down* when at least `DOWN_TUPLES` tuples that are no suspects, of all its spout tasks together, have failed there
+  over at least `DOWN_SECS`, and none has succeeded. What fails at a task that is down does not count. Its first success ends
+  this, and discards its open failures.
+- A *burst*, as many failing tuples with no success for `BURST_SECS` or longer, is no verdict, but counts against none of them.
+- Without a verdict a tuple is tried again for `give_up_secs`. Meanwhile `LEAST_WAITING` trees of a spout task may wait for
+  their replay, whatever its pending limit: so there are other tuples, which succeed, or show that the task is down.
 - A tuple that is *lost* with a worker is not charged, unless the worker died in a call with this very tuple, and by the call's
   fault: after `MOST_DEATHS` of these it is given up. If the call hung until its worker was ended, that is an open failure.
 
@@ -28,7 +28,8 @@ from random import Random
 from typing import Final
 
 from squall.transport.frames import COUNTS, DIED, MOST_CLAIMED, OPEN, Claim
-from topology_api import Failure
+from topology_api import Failure, Replay
+from worker.tracking.replay_policy import replay_delay
 
 #: The least number of different tuples whose failures show that a task is down.
 DOWN_TUPLES: Final = MOST_CLAIMED
@@ -40,6 +41,8 @@ BURST_SECS: Final = 0.5
 #: How many trees of a spout task may wait for their replay while failures have no verdict. With fewer, as many bad tuples in a
 #: row would stop a spout whose pending limit is as low.
 LEAST_WAITING: Final = 10
+#: After how many failures that are a task's fault the pauses between further attempts grow.
+MOST_AT_ONCE: Final = 20
 #: The number of workers that may die in a call with the same tuple.
 MOST_DEATHS: Final = 2
 #: How long a loss may still turn out to be the tuple's own fault (its worker is started again, and reports what it finds), and
@@ -55,11 +58,20 @@ class FailureHistory:
     counted: int = 0
     #: How many workers died in a call with the tuple.
     deaths: int = 0
-    #: Failures that are no attempts: while the version was on trial, in an outage or a burst, and losses that are not the tuple's
-    #: fault.
+    #: Failures that are no attempts: while the version was on trial, in an outage or a burst, and losses that are not the
+    #: tuple's fault.
     excused: int = 0
+    #: Those of them in an outage or a burst.
+    spared: int = 0
     #: Failures since the last success of the task where it failed.
     open: int = 0
+
+    def spare(self, failures: int) -> None:
+        """Note that failures are no attempts, since they were the task's fault."""
+        self.excused += failures
+        self.spared += failures
+        self.open = 0
+
     #: The time of the first failure without a verdict; None: each failure had one, or its task is down.
     undecided_since: float | None = None
     last: Failure | None = None
@@ -174,7 +186,7 @@ class Outages:
         evidence = self._tasks.get(failure.task) if failure.task is not None else None
         if self.waits and failure.attempts != COUNTS and evidence is not None and evidence.is_down:
             evidence.error = failure.error
-            history.excused += 1
+            history.spare(1)
             self._decided(history)
             return
         judged = failure.reason == "failed" and failure.task is not None and failure.attempts != COUNTS
@@ -196,7 +208,7 @@ class Outages:
     def _go_down(self, evidence: _Evidence) -> None:
         evidence.is_down = True
         for each in (*evidence.undecided, *evidence.suspects):
-            excuse(each)
+            each.spare(each.open)
             self._decided(each)
 
     def told_down(self, task: int, now: float) -> None:
@@ -205,7 +217,7 @@ class Outages:
             self._go_down(self._tasks.setdefault(task, _Evidence(now)))
 
     def told_burst(self, task: int, others: int) -> None:
-        """Record that a bolt task that works again did not for a while, and that tuples of other spout tasks failed meanwhile."""
+        """Record that a bolt task that works again did not for a while. `others`: how many tuples of other spout tasks failed."""
         evidence = self._tasks.get(task)
         if evidence is not None and len(evidence.undecided) + others >= DOWN_TUPLES:
             evidence.is_burst = True
@@ -219,7 +231,7 @@ class Outages:
             return []
         if evidence.is_burst:
             for each in (*evidence.undecided, *evidence.suspects):
-                excuse(each)
+                each.spare(each.open)
             return []
         counted = [each for each in (*evidence.undecided, *evidence.suspects) if each is not by]
         for history in counted:
@@ -238,12 +250,17 @@ class Outages:
         tuples = DOWN_TUPLES if evidence.is_down else len(evidence.undecided)
         return Claim(tuples, now - evidence.first, evidence.error, evidence.is_down)
 
-    def spread(self, history: FailureHistory) -> float:
-        """Return which share of the delay of a replay is left out, from 0 to a quarter: at random while no failure of the tuple
-        counts, so that bad tuples that came in a row come apart, and good ones come between them.
+    def delay(self, replay: Replay, attempt: int, history: FailureHistory) -> float:
+        """Return the seconds until the replay after failed attempt number `attempt`.
+
+        Failures that are the task's fault do not make it longer, up to `MOST_AT_ONCE`: so the tuple is there when the task
+        works again. While none counts, up to a quarter is left out at random, but for the first replay: so bad tuples that came
+        in a row come apart, and good ones come between them.
         """
-        undecided = self.waits and not history.counted and not self.on_trial
-        return self._random.uniform(0.0, 0.25) if undecided else 0.0
+        delay = replay_delay(replay, max(1, attempt - min(history.spared, MOST_AT_ONCE)))
+        if attempt == 1 or history.counted or self.on_trial or not self.waits:
+            return delay
+        return delay * self._random.uniform(0.75, 1.0)
 
     def undecided(self) -> Undecided | None:
         """Return the tuples without a verdict, if there are any. Any thread may call this."""
@@ -273,9 +290,3 @@ class Outages:
             return True
         since = history.undecided_since
         return since is not None and self.give_up_secs is not None and now - since >= self.give_up_secs
-
-
-def excuse(history: FailureHistory) -> None:
-    """Note that the open failures of a tuple are no attempts."""
-    history.excused += history.open
-    history.open = 0

@@ -8,11 +8,10 @@ from __future__ import annotations
 from topology_api import Replay
 
 
-def replay_delay(replay: Replay, attempt: int, spread: float = 0.0) -> float:
+def replay_delay(replay: Replay, attempt: int) -> float:
     """Return the seconds until the replay after failed attempt number `attempt` (from 1).
 
-    Delays double from `first_delay` up to `max_delay`; the share `spread` is left out of each but the first.
+    Delays double from `first_delay` up to `max_delay`.
     """
     doublings = min(attempt - 1, 1023)  # with more, a float overflows
-    delay = float(min(replay.max_delay, replay.first_delay * 2.0**doublings))
-    return delay if attempt == 1 else delay * (1.0 - spread)
+    return float(min(replay.max_delay, replay.first_delay * 2.0**doublings))
