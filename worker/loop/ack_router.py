@@ -145,7 +145,7 @@ class AckRouter:
     def tell(self, spout: SpoutTask, now: float) -> list[tuple[int, int, Claim]]:
         """Tell bolt tasks in other workers what this spout task knows of their failures; return the claims for those here."""
         tasks, spout.to_tell = dict.fromkeys(spout.to_tell), []
-        here = []
+        here: list[tuple[int, int, Claim]] = []
         for task in tasks:
             worker, claim = self.worker_of.get(task), spout.outages.claim(task, now)
             if worker is not None and claim is not None:

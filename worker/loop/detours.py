@@ -38,7 +38,7 @@ class Detours:
         tasks: Mapping[int, Task],
         ack_router: AckRouter,
         timers: Timers,
-        queue: Callable[[Task], None],
+        queue: Callable[[BoltTask], None],
     ) -> None:
         """`queue`: lets a bolt task run."""
         self.plan = plan

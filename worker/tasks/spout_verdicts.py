@@ -7,15 +7,12 @@ Must not know: links, threads, how failures are judged (`worker.tracking.outages
 from __future__ import annotations
 
 import heapq
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from squall.transport.frames import BURST, DOWN, RECOVERED
 from topology_api import Failure
-from worker.tracking.outages import DOWN_TUPLES, LEAST_WAITING, Undecided
+from worker.tracking.outages import DOWN_TUPLES, LEAST_WAITING, UNSTEADY_SECS, Undecided
 from worker.tracking.tracker import Emission
-
-#: How long the last tuples of a source are tried again, at the least, if they failed in an outage or a burst before.
-LAST_SECS: Final = 300.0
 
 if TYPE_CHECKING:
     from worker.tasks.spout import SpoutTask
@@ -54,7 +51,7 @@ def is_last_resort(task: SpoutTask, emission: Emission, failure: Failure, now: f
         since = history.undecided_since
         if emission[4] - history.excused < most:
             return False
-        if history.spared and since is not None and now - since < LAST_SECS:
+        if history.spared and since is not None and now - since < UNSTEADY_SECS:
             return False
     left = task.tracker.pending - task.letters.for_bolts + len(task.replays) + task.undecided
     return outages.alive < DOWN_TUPLES and left <= outages.alive - 1

@@ -10,6 +10,7 @@ While `topology.on.outage` is `wait`, a failure counts against a tuple only if i
   over at least `DOWN_SECS`, and none has succeeded. What fails at a task that is down does not count. Its first success ends
   this, and discards its open failures.
 - A *burst*, as many failing tuples with no success for `BURST_SECS` or longer, is no verdict, but counts against none of them.
+  For `UNSTEADY_SECS` after an outage or a burst, a single tuple is enough for another.
 - Without a verdict a tuple is tried again for `give_up_secs`. Meanwhile `LEAST_WAITING` trees of a spout task may wait for
   their replay, whatever its pending limit: so there are other tuples, which succeed, or show that the task is down.
 - A tuple that is *lost* with a worker is not charged, unless the worker died in a call with this very tuple, and by the call's
@@ -38,6 +39,8 @@ DOWN_SECS: Final = 5.0
 #: The least number of seconds from the first failure of a burst to the success that ends it. Bad tuples that follow each other
 #: closely are no burst.
 BURST_SECS: Final = 0.5
+#: How long a task is *unsteady* after the last failure of an outage or a burst: it may fail again.
+UNSTEADY_SECS: Final = 60.0
 #: How many trees of a spout task may wait for their replay while failures have no verdict. With fewer, as many bad tuples in a
 #: row would stop a spout whose pending limit is as low.
 LEAST_WAITING: Final = 10
@@ -81,8 +84,9 @@ class FailureHistory:
 class _Evidence:
     """The failures at one bolt task since its last success."""
 
-    #: The time of the first open failure.
+    #: The times of the first and of the last open failure.
     first: float
+    last: float
     #: Tuples with an open failure that were no suspects, and suspects that failed after them.
     undecided: dict[FailureHistory, None] = field(default_factory=dict)
     suspects: dict[FailureHistory, None] = field(default_factory=dict)
@@ -113,6 +117,8 @@ class Outages:
         self.waits = waits
         self.give_up_secs = give_up_secs
         self._tasks: dict[int, _Evidence] = {}
+        #: The end of the last outage or burst of each task.
+        self._unsteady: dict[int, float] = {}
         #: Lost trees, the oldest first: root -> (history, time of the loss).
         self._lost: dict[int, tuple[FailureHistory, float]] = {}
         #: Whether the version is on trial: no failure counts, and none is evidence against a task.
@@ -185,18 +191,20 @@ class Outages:
         """Let a failure count, or keep it open."""
         evidence = self._tasks.get(failure.task) if failure.task is not None else None
         if self.waits and failure.attempts != COUNTS and evidence is not None and evidence.is_down:
-            evidence.error = failure.error
+            evidence.error, evidence.last = failure.error, now
             history.spare(1)
             self._decided(history)
             return
         judged = failure.reason == "failed" and failure.task is not None and failure.attempts != COUNTS
-        if not (self.waits and judged) or (history.counted and evidence is None):
+        if not (self.waits and judged) or (
+            history.counted and evidence is None and not self._is_unsteady(failure.task, now)
+        ):
             history.counted += 1
             return
         assert failure.task is not None
         if evidence is None:
-            evidence = self._tasks[failure.task] = _Evidence(now)
-        evidence.error = failure.error
+            evidence = self._tasks[failure.task] = _Evidence(now, now)
+        evidence.error, evidence.last = failure.error, now
         (evidence.suspects if history.counted else evidence.undecided)[history] = None
         history.open += 1
         if history.undecided_since is None:
@@ -204,6 +212,10 @@ class Outages:
             self._undecided[history] = None
         if len(evidence.undecided) >= DOWN_TUPLES and now - evidence.first >= DOWN_SECS:
             self._go_down(evidence)
+
+    def _is_unsteady(self, task: int | None, now: float) -> bool:
+        """Whether the last outage or burst of a task was a moment ago."""
+        return task in self._unsteady and now - self._unsteady[task] < UNSTEADY_SECS
 
     def _go_down(self, evidence: _Evidence) -> None:
         evidence.is_down = True
@@ -214,12 +226,17 @@ class Outages:
     def told_down(self, task: int, now: float) -> None:
         """Record the verdict of a bolt task that it is down."""
         if self.waits and not self.on_trial:
-            self._go_down(self._tasks.setdefault(task, _Evidence(now)))
+            self._go_down(self._tasks.setdefault(task, _Evidence(now, now)))
 
     def told_burst(self, task: int, others: int) -> None:
-        """Record that a bolt task that works again did not for a while. `others`: how many tuples of other spout tasks failed."""
+        """Record that a bolt task did not work for a while. `others`: how many tuples of other spout tasks failed."""
         evidence = self._tasks.get(task)
-        if evidence is not None and len(evidence.undecided) + others >= DOWN_TUPLES:
+        if evidence is None:
+            return
+        if len(evidence.undecided) + others >= DOWN_TUPLES:
+            evidence.is_burst = True
+            self._unsteady[task] = evidence.last
+        elif self._is_unsteady(task, evidence.first):
             evidence.is_burst = True
 
     def recovered(self, task: int, by: FailureHistory | None) -> list[FailureHistory]:
@@ -227,7 +244,10 @@ class Outages:
         now.
         """
         evidence = self._tasks.pop(task, None)
-        if evidence is None or evidence.is_down:
+        if evidence is None:
+            return []
+        if evidence.is_down:
+            self._unsteady[task] = evidence.last
             return []
         if evidence.is_burst:
             for each in (*evidence.undecided, *evidence.suspects):
