@@ -33,10 +33,11 @@ XOR_HEAD: Final = struct.Struct("<II")
 _PROBE, _REPLY, _PHASE = range(3)
 
 #: The reason of an entry among the failures that is a claim. Its root is that of no tree, so earlier releases ignore it; its
-#: `attempts` holds the tuples and, in units of `_CLAIM_STEP`, the age in milliseconds. Its verdict is an entry of its own, as
-#: earlier releases know it.
+#: `attempts` holds the tuples, the verdict and, in units of `_CLAIM_STEP`, the age in milliseconds. The verdict is an entry of its
+#: own, too, as earlier releases know it.
 _CLAIM: Final = "claim"
-_CLAIM_STEP: Final = MOST_CLAIMED + 1
+_VERDICT: Final = MOST_CLAIMED + 1
+_CLAIM_STEP: Final = 2 * _VERDICT
 
 #: A failure: root, reason, component, task, error, attempts.
 _Failed = tuple[int, str, str | None, int | None, str | None, int]
@@ -127,7 +128,7 @@ def _fill(control: Control, rest: _Rest) -> None:
         KeepAlive(component, task, tuple(roots)) for component, task, roots in held if component
     ]
     down = [(task, roots[0]) for component, task, roots in held if not component and roots]
-    control.claims = [_unpacked_claim(failed, down) for failed in failures if failed[1] == _CLAIM]
+    control.claims = [_unpacked_claim(failed) for failed in failures if failed[1] == _CLAIM]
     claimed = {(task, root) for task, root, _ in control.claims}
     control.down = [entry for entry in down if entry not in claimed]
     control.cycles = [_unpacked_cycle(message) for message in cycles]
@@ -140,15 +141,16 @@ def _sound(text: str | None) -> str | None:
 
 def _packed_claim(task: int, root: int, claim: Claim) -> _Failed:
     numbers = max(0, round(1000 * claim.age)) * _CLAIM_STEP + min(claim.tuples, MOST_CLAIMED)
+    numbers += _VERDICT if claim.is_down else 0
     return root, _CLAIM, None, task, _sound(claim.error), numbers
 
 
-def _unpacked_claim(failed: _Failed, down: list[tuple[int, int]]) -> tuple[int, int, Claim]:
+def _unpacked_claim(failed: _Failed) -> tuple[int, int, Claim]:
     root, _, _, task, error, numbers = failed
     if task is None or numbers < 0:
         raise ValueError("a claim that names no task, or has a negative age")
-    milliseconds, tuples = divmod(numbers, _CLAIM_STEP)
-    return task, root, Claim(tuples, milliseconds / 1000, error, (task, root) in down)
+    milliseconds, rest = divmod(numbers, _CLAIM_STEP)
+    return task, root, Claim(rest % _VERDICT, milliseconds / 1000, error, rest >= _VERDICT)
 
 
 def _packed_cycle(message: CycleMessage) -> _Cycle:

@@ -138,6 +138,7 @@ class Story:
             marks = node.worker.environment.marks
             assert marks is not None
             marks.report(node.worker.ack_router, node.worker.tasks, node.worker.plan.component_of)
+            node.worker.send_controls()
 
     def run(self, most_deaths: int = 20, hung: bool = False) -> None:
         """Let the bolt's worker die until nothing is left to do. `hung`: its calls hang, and it is ended for that."""
