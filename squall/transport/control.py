@@ -33,8 +33,8 @@ XOR_HEAD: Final = struct.Struct("<II")
 _PROBE, _REPLY, _PHASE = range(3)
 
 #: The reason of an entry among the failures that is a claim. Its root is that of no tree, so earlier releases ignore it; its
-#: `attempts` holds the tuples, the verdict and, in units of `_CLAIM_STEP`, the age in milliseconds. The verdict is an entry of its
-#: own, too, as earlier releases know it.
+#: `attempts` holds the tuples, the verdict and, in units of `_CLAIM_STEP`, the age in milliseconds. The verdict is sent as
+#: earlier releases know it, too.
 _CLAIM: Final = "claim"
 _VERDICT: Final = MOST_CLAIMED + 1
 _CLAIM_STEP: Final = 2 * _VERDICT

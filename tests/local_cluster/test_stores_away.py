@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from local_cluster import LocalCluster
 from local_cluster.complete import Completed
 from local_cluster.testing import complete_topology
 from topology_api import (
@@ -185,6 +186,19 @@ def test_a_store_that_is_away_loses_nothing(kind: Any, secs: float) -> None:
     assert sorted(run_.acked("source")) == list(range(1500))
     # A pause doubles with each probe, not with each failure: in the short outage none is longer than 8 s.
     assert run_.seconds < 5.0 + secs + (20.0 if secs < 60 else 75.0)
+
+
+def test_the_status_says_which_tuples_are_tried_again_without_a_verdict() -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(writing(Writes(Store(lambda *_: False)), 3, 100.0), conf=WAIT)
+        cluster.advance(60)
+        [tried] = cluster.status("orders").components["source"].undecided
+        assert (tried.tuples, tried.since, tried.until) == (
+            1,
+            pytest.approx(0, abs=1),
+            pytest.approx(3600, abs=1),
+        )
+        assert tried.failure.startswith("store: Away: no answer to 0")
 
 
 def test_the_log_says_once_that_a_task_is_down_and_once_that_it_works_again(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from squall.status import ComponentStatus, DownTask
+from dataclasses import replace
+
+from squall.status import ComponentStatus, DownTask, UndecidedTuples
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import Row, table_without_rates, why_idle
 from squall_cli.terminal.lines import NO_LIMIT, plain
@@ -38,3 +40,19 @@ def test_what_is_down_comes_before_other_reasons_and_commands_no_terminal() -> N
     rows = [Row("orders", idle, None), Row("store", store(DownTask(3, SINCE, "\x1b[2J\nno")), None)]
     lines = [plain(line) for line in table_without_rates(rows, NO_LIMIT)]
     assert lines[-2].endswith("\\x1b[2J no") and lines[-1].startswith("orders is idle")
+
+
+def test_tuples_without_a_verdict_are_said_with_their_times_and_the_failure() -> None:
+    tried = UndecidedTuples(1, 2, SINCE, SINCE + 3600, "store: ConnectionError: no answer")
+    source = ComponentStatus("spout", 1, 0, 0, 0, 0, 0, 2, 0, idle="source empty", undecided=(tried,))
+    said = plain(table_without_rates([Row("src", source, None)], NO_LIMIT)[-1])
+    assert said == (
+        f"2 tuples of src are tried again since {formats.moment(SINCE)} (store: ConnectionError: no answer); they are given up "
+        f"at {formats.moment(SINCE + 3600)} (topology.outage.give.up.secs)"
+    )
+    assert why_idle(source) == "tries 2 tuples again: store: ConnectionError: no answer"
+    endless = replace(source, undecided=(replace(tried, tuples=1, until=None),))
+    said = plain(table_without_rates([Row("src", endless, None)], NO_LIMIT)[-1])
+    assert said.startswith("1 tuple of src is tried again since") and said.endswith(
+        "; they are tried without end"
+    )
