@@ -1,8 +1,7 @@
 """The answers of the HTTP API as structs: Nimbus builds them, the command decodes them, the documents describe them.
 
 A struct's first line of documentation goes into the OpenAPI document and `docs/http-api.md`. All times are seconds. A reader
-ignores unknown fields, which a newer Nimbus may send. Fields with a default may be missing, because an older Nimbus does not
-send them.
+ignores unknown fields, which a newer Nimbus may send. Fields with a default may be missing: an older Nimbus sends none.
 Must not know: paths, handlers, who reads an answer.
 """
 

@@ -14,12 +14,12 @@ import msgspec
 from squall.transport.errors import BadFrame
 from squall.transport.frames import (
     MOST_CLAIMED,
-    Claim,
     Control,
     CycleMessage,
     CyclePhase,
     CycleProbe,
     CycleReply,
+    FailureClaim,
     KeepAlive,
     More,
 )
@@ -139,18 +139,18 @@ def _sound(text: str | None) -> str | None:
     return None if text is None else text.encode("utf-8", "backslashreplace").decode()
 
 
-def _packed_claim(task: int, root: int, claim: Claim) -> _Failed:
+def _packed_claim(task: int, root: int, claim: FailureClaim) -> _Failed:
     numbers = max(0, round(1000 * claim.age)) * _CLAIM_STEP + min(claim.tuples, MOST_CLAIMED)
     numbers += _VERDICT if claim.is_down else 0
     return root, _CLAIM, None, task, _sound(claim.error), numbers
 
 
-def _unpacked_claim(failed: _Failed) -> tuple[int, int, Claim]:
+def _unpacked_claim(failed: _Failed) -> tuple[int, int, FailureClaim]:
     root, _, _, task, error, numbers = failed
     if task is None or numbers < 0:
         raise ValueError("a claim that names no task, or has a negative age")
     milliseconds, rest = divmod(numbers, _CLAIM_STEP)
-    return task, root, Claim(rest % _VERDICT, milliseconds / 1000, error, rest >= _VERDICT)
+    return task, root, FailureClaim(rest % _VERDICT, milliseconds / 1000, error, rest >= _VERDICT)
 
 
 def _packed_cycle(message: CycleMessage) -> _Cycle:

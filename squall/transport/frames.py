@@ -172,7 +172,7 @@ class Unsent:
 
 
 @dataclass(frozen=True)
-class Claim:
+class FailureClaim:
     """What a spout task knows of the failures at a bolt task since its last success."""
 
     #: How many of its tuples failed there that are no suspects; more than `MOST_CLAIMED` are as good as that many.
@@ -207,7 +207,7 @@ class Control:
     #: spout task that considers it down: it is to pause).
     down: list[tuple[int, int]] = field(default_factory=list)
     #: (bolt task, a root id of the spout task, what it knows of the failures there).
-    claims: list[tuple[int, int, Claim]] = field(default_factory=list)
+    claims: list[tuple[int, int, FailureClaim]] = field(default_factory=list)
     #: The numbers of messages from this frame's receiver that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 

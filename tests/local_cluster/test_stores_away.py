@@ -193,11 +193,7 @@ def test_the_status_says_which_tuples_are_tried_again_without_a_verdict() -> Non
         cluster.submit(writing(Writes(Store(lambda *_: False)), 3, 100.0), conf=WAIT)
         cluster.advance(60)
         [tried] = cluster.status("orders").components["source"].undecided
-        assert (tried.tuples, tried.since, tried.until) == (
-            1,
-            pytest.approx(0, abs=1),
-            pytest.approx(3600, abs=1),
-        )
+        assert tried.tuples == 1 and tried.since < 1.0 and tried.until == tried.since + 3600
         assert tried.failure.startswith("store: Away: no answer to 0")
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.transport.frames import COUNTS, DIED, HUNG, OPEN, Claim
+from squall.transport.frames import COUNTS, DIED, HUNG, OPEN, FailureClaim
 from topology_api import Failure, Replay
 from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
 
@@ -114,13 +114,13 @@ def test_a_suspect_is_not_charged_while_others_show_that_the_task_is_down() -> N
     assert suspect.counted == 1
 
 
-def test_a_burst_charges_nobody_and_is_no_verdict() -> None:
+def test_a_burst_charges_no_tuple_and_is_no_verdict() -> None:
     outages = waiting(give_up_secs=100.0)
     suspect, *others = fresh(outages, 4)
     fail(outages, suspect, at=0.0)
     outages.recovered(STORE, None)
     fail(outages, *others, suspect, at=1.0)
-    outages.told_burst(STORE, 0)
+    outages.had_burst(STORE, 0)
     assert outages.recovered(STORE, None) == []
     assert [each.counted for each in (suspect, *others)] == [1, 0, 0, 0]
     assert outages.spent(others[0], 3, 101.0), "a tuple that fails in bursts for good comes to an end"
@@ -130,10 +130,10 @@ def test_bursts_are_counted_with_the_tuples_of_other_spout_tasks() -> None:
     outages = waiting()
     one, two = fresh(outages, 2)
     fail(outages, one, at=0.0)
-    outages.told_burst(STORE, 1)
+    outages.had_burst(STORE, 1)
     assert outages.recovered(STORE, None) == [one], "two tuples are too few"
     fail(outages, two, at=1.0)
-    outages.told_burst(STORE, 2)
+    outages.had_burst(STORE, 2)
     assert outages.recovered(STORE, None) == []
 
 
@@ -141,8 +141,8 @@ def test_the_verdict_of_the_bolt_task_holds_for_a_spout_task_with_one_tuple() ->
     outages = waiting()
     alone = outages.begin()
     fail(outages, alone, at=0.0)
-    assert outages.claim(STORE, 2.0) == Claim(1, 2.0, "it is away")
-    outages.told_down(STORE, 6.0)
+    assert outages.claim(STORE, 2.0) == FailureClaim(1, 2.0, "it is away")
+    outages.went_down(STORE, 6.0)
     fail(outages, alone, at=7.0)
     assert outages.is_down(STORE) and outages.undecided() is None
     assert outages.recovered(STORE, None) == [] and alone.counted == 0

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from squall.transport.frames import Claim, Control, KeepAlive
+from squall.transport.frames import Control, FailureClaim, KeepAlive
 from topology_api import Failure
 from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
@@ -142,10 +142,10 @@ class AckRouter:
         else:
             task.tracker.fail(root, failure)
 
-    def tell(self, spout: SpoutTask, now: float) -> list[tuple[int, int, Claim]]:
+    def claim_failures(self, spout: SpoutTask, now: float) -> list[tuple[int, int, FailureClaim]]:
         """Tell bolt tasks in other workers what this spout task knows of their failures; return the claims for those here."""
         tasks, spout.to_tell = dict.fromkeys(spout.to_tell), []
-        here: list[tuple[int, int, Claim]] = []
+        here: list[tuple[int, int, FailureClaim]] = []
         for task in tasks:
             worker, claim = self.worker_of.get(task), spout.outages.claim(task, now)
             if worker is not None and claim is not None:

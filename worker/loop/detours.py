@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
-from squall.transport.frames import Claim
+from squall.transport.frames import FailureClaim
 from worker.loop.ack_router import AckRouter
 from worker.loop.plan import WorkerPlan
 from worker.loop.timers import Timers
@@ -50,7 +50,7 @@ class Detours:
         #: How often a task has asked for a tuple: the workers are asked in turn.
         self.asked = 0
 
-    def hear(self, task: int, root: int, claim: Claim | None) -> None:
+    def hear(self, task: int, root: int, claim: FailureClaim | None) -> None:
         """Let a bolt task here know what a spout task knows of its failures; without a claim: that it is down.
 
         `root`: a root id of the spout task.

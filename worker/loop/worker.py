@@ -402,7 +402,7 @@ class Worker:
             self.ack_router.collect(task, now)
         elif isinstance(task, SpoutTask):
             self.ack_router.deliver_late(task, now)
-            for claim in self.ack_router.tell(task, now) if task.to_tell else ():
+            for claim in self.ack_router.claim_failures(task, now) if task.to_tell else ():
                 self.detours.hear(*claim)
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)

@@ -1,9 +1,10 @@
 """What a bolt task makes of its own failures: when it pauses, and what it reports to the spout tasks.
 
 The verdict that a task is down needs the failures of all its spout tasks. Each spout task knows which of its tuples fail and
-which are suspects, and claims how many fail here (`Claim`). The task adds the claims up: `DOWN_TUPLES` or more with no success
-for `DOWN_SECS`, and it pauses, and reports to all spout tasks that it is down. A spout task whose own tuples are enough decides
-alone, and asks for the pause: so the verdict outlives this process. The first success is reported to all who know of a failure.
+which are suspects, and claims how many fail here (`FailureClaim`). The task adds the claims up: `DOWN_TUPLES` or more with no
+success for `DOWN_SECS`, and it pauses, and reports to all spout tasks that it is down. A spout task whose own tuples are enough
+decides alone, and asks for the pause: so the verdict outlives this process. The first success is reported to all who know of a
+failure.
 
 These are steps of `BoltTask`, apart from it because nothing here is called while no tuple fails.
 Must not know: links, threads, which tuples are suspects (`worker.tracking.outages`).
@@ -14,7 +15,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from squall.transport.frames import BURST, DOWN, OPEN, RECOVERED, Claim
+from squall.transport.frames import BURST, DOWN, OPEN, RECOVERED, FailureClaim
 from topology_api import Failure
 from worker.tasks.probing import Probing
 from worker.tracking.ids import task_of
@@ -54,7 +55,7 @@ def expect(task: BoltTask, root: int, since: float, error: str | None) -> bool:
     return is_new
 
 
-def hear(task: BoltTask, root: int, claim: Claim, since: float) -> None:
+def hear(task: BoltTask, root: int, claim: FailureClaim, since: float) -> None:
     """Note what a spout task knows of the failures here. `root`: a root id of that task."""
     if expect(task, root, since, claim.error):
         return  # a task that has not failed since its last success, or not in this process, does not pause yet

@@ -64,10 +64,10 @@ def reassess(task: SpoutTask, by: Emission | None, report: Failure, now: float) 
     assert report.task is not None
     outages, replay = task.outages, task.replay
     if report.reason == DOWN:
-        outages.told_down(report.task, now)
+        outages.went_down(report.task, now)
         return
     if report.reason == BURST:
-        outages.told_burst(report.task, report.attempts)
+        outages.had_burst(report.task, report.attempts)
         return
     if report.reason == RECOVERED:
         counted = outages.recovered(report.task, None if by is None else by[6])

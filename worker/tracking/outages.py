@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
-from squall.transport.frames import COUNTS, DIED, MOST_CLAIMED, OPEN, Claim
+from squall.transport.frames import COUNTS, DIED, MOST_CLAIMED, OPEN, FailureClaim
 from topology_api import Failure, Replay
 from worker.tracking.replay_policy import replay_delay
 
@@ -223,12 +223,12 @@ class Outages:
             each.spare(each.open)
             self._decided(each)
 
-    def told_down(self, task: int, now: float) -> None:
+    def went_down(self, task: int, now: float) -> None:
         """Record the verdict of a bolt task that it is down."""
         if self.waits and not self.on_trial:
             self._go_down(self._tasks.setdefault(task, _Evidence(now, now)))
 
-    def told_burst(self, task: int, others: int) -> None:
+    def had_burst(self, task: int, others: int) -> None:
         """Record that a bolt task did not work for a while. `others`: how many tuples of other spout tasks failed."""
         evidence = self._tasks.get(task)
         if evidence is None:
@@ -262,13 +262,13 @@ class Outages:
             self._decided(by)
         return counted
 
-    def claim(self, task: int, now: float) -> Claim | None:
+    def claim(self, task: int, now: float) -> FailureClaim | None:
         """Return what this spout task knows of the failures at a bolt task since its last success; None: nothing."""
         evidence = self._tasks.get(task)
         if evidence is None:
             return None
         tuples = DOWN_TUPLES if evidence.is_down else len(evidence.undecided)
-        return Claim(tuples, now - evidence.first, evidence.error, evidence.is_down)
+        return FailureClaim(tuples, now - evidence.first, evidence.error, evidence.is_down)
 
     def delay(self, replay: Replay, attempt: int, history: FailureHistory) -> float:
         """Return the seconds until the replay after failed attempt number `attempt`.
