@@ -284,9 +284,9 @@ def test_a_store_that_flaps_unevenly_loses_nothing_and_poison_ends(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("pending", [1, pytest.param(2, marks=pytest.mark.soak)])
 def test_an_outage_costs_nothing_where_a_spout_may_have_few_trees(kind: Any, pending: int) -> None:
-    """Without the verdict each tuple would be given up after a minute."""
-    topology = writing(kind(Store(away(2.0, 200.0))), 30, 0.2, pending=pending)
-    run_ = complete_topology(topology, conf={**WAIT, "topology.outage.give.up.secs": 60})
+    """Without the verdict each tuple would be given up after 40 seconds."""
+    topology = writing(kind(Store(away(2.0, 100.0))), 30, 0.2, pending=pending)
+    run_ = complete_topology(topology, conf={**WAIT, "topology.outage.give.up.secs": 40})
     assert run_.failed("source") == [] and len(run_.acked("source")) == 30
 
 
@@ -338,7 +338,7 @@ class WritesBatchesPickily(WritesBatches):
 
 @pytest.mark.parametrize("kind", [*KINDS[:4], WritesBatchesPickily])
 def test_a_tuple_that_is_refused_for_good_is_given_up_in_an_outage_too(kind: Any) -> None:
-    run_ = complete_topology(writing(kind(Picky(away(0.0, 600.0))), 40, 0.1), conf=WAIT)
+    run_ = complete_topology(writing(kind(Picky(away(0.0, 100.0))), 40, 0.1), conf=WAIT)
     [(position, failure)] = run_.failed("source")
     assert (position, failure.attempts, failure.error) == (30, 3, "30 is refused")
     assert len(run_.acked("source")) == 39
@@ -380,8 +380,8 @@ class BrokenStore(Store):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_broken_task_of_four_costs_no_tuple(kind: Any) -> None:
-    completed = complete_topology(four_tasks("shuffle", kind(BrokenStore(lambda *_: True)), 1500), conf=WAIT)
-    assert completed.failed("source") == [] and len(completed.acked("source")) == 1500
+    completed = complete_topology(four_tasks("shuffle", kind(BrokenStore(lambda *_: True)), 700), conf=WAIT)
+    assert completed.failed("source") == [] and len(completed.acked("source")) == 700
 
 
 class OneIsBroken(Writes):
