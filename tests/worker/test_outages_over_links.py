@@ -217,13 +217,13 @@ def few() -> Net:
 
 
 def test_the_tuples_of_all_spout_tasks_together_show_that_a_task_is_down() -> None:
-    AWAY[:] = [0.0, 300.0]
+    AWAY[:] = [0.0, 40.0]
     try:
         net = few()
         assert net.run(9.0, lambda: is_down(net)), "each spout task has one tuple, which is no verdict"
         net.run(1.0)
         assert all(each.outages.is_down(store(net, "c").id) for each in net.spouts)
-        assert net.run(400.0, lambda: store(net, "c").probing is None)
+        assert net.run(120.0, lambda: store(net, "c").probing is None)
         net.run(70.0)
         assert not any(each.given_up or each.outages.watched() for each in net.spouts)
     finally:
