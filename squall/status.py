@@ -27,6 +27,19 @@ class DownTask:
 
 
 @dataclass(frozen=True)
+class UndecidedTuples:
+    """Tuples of a spout task that are tried again, although nothing shows yet whether they or a bolt task are at fault: `since`
+    when, until when (None: without end; times as for `DownTask`), and the last failure.
+    """
+
+    task: int
+    tuples: int
+    since: float
+    until: float | None
+    failure: str
+
+
+@dataclass(frozen=True)
 class TaskLoad:
     """How a task is loaded. Times are those of the process; they begin again when its worker is restarted.
 
@@ -61,7 +74,8 @@ class ComponentStatus:
     dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds (from the first
     emission to the ack); None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt,
     what a long call waits for, as reported by `Context.progress(why)`. down: the tasks of a bolt that have failed for every
-    tuple, so that their tuples wait (`topology.on.outage`). execute_p50, execute_p99: seconds that a bolt's calls took since
+    tuple, so that their tuples wait (`topology.on.outage`). undecided: tuples of a spout that are tried again without a
+    verdict. execute_p50, execute_p99: seconds that a bolt's calls took since
     the submission. loads: the present load of each running task; empty if the worker is of an earlier release.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
@@ -85,6 +99,7 @@ class ComponentStatus:
     failures: Mapping[str, int] = field(default_factory=dict)
     first_failure: str = ""
     down: tuple[DownTask, ...] = ()
+    undecided: tuple[UndecidedTuples, ...] = ()
     execute_p50: float | None = None
     execute_p99: float | None = None
     loads: tuple[TaskLoad, ...] = ()
@@ -125,7 +140,7 @@ class TopologyStatus:
         components = {
             name: vars(component)
             | {"metrics": dict(component.metrics), "failures": dict(component.failures)}
-            | {"down": msgspec.to_builtins(component.down), "loads": msgspec.to_builtins(component.loads)}
+            | {each: msgspec.to_builtins(getattr(component, each)) for each in ("down", "undecided", "loads")}
             for name, component in self.components.items()
         }
         return {

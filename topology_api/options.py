@@ -138,7 +138,8 @@ _TABLE = (
     ),
     Option(
         "topology.max.spout.pending", (int, type(None)), 1000, "tuple trees", "both",
-        "How many trees of a spout task may be open; at the limit next_tuple is not called. Null: no limit.",
+        "How many trees of a spout task may be open; at the limit next_tuple is not called. As many more may wait for their "
+        "replay, or 10 while failures have no verdict (topology.on.outage). Null: no limit.",
         _or_null(_whole(1, _MAX_TUPLES, "tuple trees"), "no limit"),
     ),
     Option(

@@ -309,6 +309,7 @@ def component_status(kind: str, tasks: int, totals: ComponentCounters, state: st
         execute_p50=totals.execute.percentile(50),
         execute_p99=totals.execute.percentile(99),
         loads=tuple(load for _, load in sorted(totals.loads.items())),
+        undecided=tuple(each for _, each in sorted(totals.undecided.items())),
         down=tuple(DownTask(task, *of_task) for task, of_task in sorted(totals.down.items())),
         metrics={name: shown_metric(value) for name, value in metrics.items()},
         failures=totals.failures,

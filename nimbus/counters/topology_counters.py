@@ -82,6 +82,7 @@ class Counted:
         if not living:
             totals.idle.clear()
             totals.down.clear()
+            totals.undecided.clear()
             totals.loads.clear()
         return totals
 

@@ -112,6 +112,9 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     ]
     text = "Since when a task has failed for every tuple, in seconds since 1970."
     yield from _one("squall_task_down_since_seconds", "gauge", text, since)
+    tried = [(labels, sum(each.tuples for each in status["undecided"])) for labels, status in rows]
+    text = "Tuples of a spout that are tried again without a verdict on them or their bolt task."
+    yield from _one("squall_component_tuples_undecided", "gauge", text, tried)
     yield from _loads(rows)
     latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."

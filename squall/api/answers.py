@@ -1,8 +1,7 @@
 """The answers of the HTTP API as structs: Nimbus builds them, the command decodes them, the documents describe them.
 
 A struct's first line of documentation goes into the OpenAPI document and `docs/http-api.md`. All times are seconds. A reader
-ignores unknown fields, which a newer Nimbus may send. Fields with a default may be missing, because an older Nimbus does not
-send them.
+ignores unknown fields, which a newer Nimbus may send. Fields with a default may be missing: an older Nimbus sends none.
 Must not know: paths, handlers, who reads an answer.
 """
 
@@ -15,7 +14,7 @@ from msgspec import Meta, Struct
 from squall.api.versions import Option, Settings, StandbyVersion
 from squall.reports.events import Event
 from squall.reports.stacks import CallStack
-from squall.status import ComponentStatus, DownTask, TaskLoad
+from squall.status import ComponentStatus, DownTask, TaskLoad, UndecidedTuples
 from squall.values import Incarnation, TaskRow
 
 ComponentName = Annotated[str, Meta(title="component")]
@@ -330,6 +329,7 @@ class ComponentAnswer(Struct, frozen=True):
     outputs: dict[Annotated[str, Meta(title="stream")], OutputEntry]
     conf: Settings
     down: tuple[DownTask, ...] = ()
+    undecided: tuple[UndecidedTuples, ...] = ()
     execute_p50: float | None = None
     execute_p99: float | None = None
     loads: tuple[TaskLoad, ...] = ()

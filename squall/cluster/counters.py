@@ -18,7 +18,7 @@ import msgspec
 
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
-from squall.status import TaskLoad
+from squall.status import TaskLoad, UndecidedTuples
 from topology_api.errors import SquallError
 
 FORMAT: Final = 1
@@ -36,7 +36,7 @@ class BadCounters(SquallError):
 class ComponentCounters:
     """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each counter.
 
-    pending, idle, down, loads, gauges: the present state, which is valid only while the worker lives.
+    pending, idle, down, undecided, loads, gauges: the present state, which is valid only while the worker lives.
     """
 
     emitted: int = 0
@@ -60,6 +60,8 @@ class ComponentCounters:
     gauges: dict[str, Any] = field(default_factory=dict)
     #: Tasks that are down: task id -> when the first of its failures began, and the last error.
     down: dict[int, tuple[float, str]] = field(default_factory=dict)
+    #: Tuples of spout tasks that are tried again without a verdict, by task.
+    undecided: dict[int, UndecidedTuples] = field(default_factory=dict)
     #: Task id -> its load.
     loads: dict[int, TaskLoad] = field(default_factory=dict)
     #: The time of a bolt's calls.
@@ -84,6 +86,7 @@ class ComponentCounters:
         add_values(self.gauges, other.gauges)
         add_values(self.idle, other.idle)
         self.down.update(other.down)
+        self.undecided.update(other.undecided)
         self.loads.update(other.loads)
 
     def as_dict(self) -> dict[str, Any]:
@@ -98,6 +101,7 @@ class ComponentCounters:
             values["latency"] = self.latency.as_dict()
         if self.execute.count:
             values["execute"] = self.execute.as_dict()
+        values["undecided"] = [msgspec.to_builtins(each) for each in self.undecided.values()]
         values["loads"] = [msgspec.to_builtins(load) for load in self.loads.values()]
         return {name: value for name, value in values.items() if value}
 
@@ -123,6 +127,8 @@ class ComponentCounters:
             counters.execute = LatencyHistogram.from_dict(values["execute"])
         loads = msgspec.convert(values.get("loads", []), list[TaskLoad])
         counters.loads = {load.task: load for load in loads}
+        undecided = msgspec.convert(values.get("undecided", []), list[UndecidedTuples])
+        counters.undecided = {each.task: each for each in undecided if _moment(each.since) >= 0}
         if values.get("first_failure") is not None:
             when, why = values["first_failure"]
             counters.first_failure = float(when), str(why)

@@ -12,7 +12,17 @@ from typing import Any, Final
 import msgspec
 
 from squall.transport.errors import BadFrame
-from squall.transport.frames import Control, CycleMessage, CyclePhase, CycleProbe, CycleReply, KeepAlive, More
+from squall.transport.frames import (
+    MOST_CLAIMED,
+    Control,
+    CycleMessage,
+    CyclePhase,
+    CycleProbe,
+    CycleReply,
+    FailureClaim,
+    KeepAlive,
+    More,
+)
 from squall.transport.id_columns import from_raw, raw
 from topology_api import Failure
 
@@ -21,6 +31,13 @@ HEAD: Final = struct.Struct("<QHI")
 XOR_HEAD: Final = struct.Struct("<II")
 
 _PROBE, _REPLY, _PHASE = range(3)
+
+#: The reason of an entry among the failures that is a claim. Its root is that of no tree, so earlier releases ignore it; its
+#: `attempts` holds the tuples, the verdict and, in units of `_CLAIM_STEP`, the age in milliseconds. The verdict is sent as
+#: earlier releases know it, too.
+_CLAIM: Final = "claim"
+_VERDICT: Final = MOST_CLAIMED + 1
+_CLAIM_STEP: Final = 2 * _VERDICT
 
 #: A failure: root, reason, component, task, error, attempts.
 _Failed = tuple[int, str, str | None, int | None, str | None, int]
@@ -91,11 +108,13 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
         [
             (root, failure.reason, failure.component, failure.task, _sound(failure.error), failure.attempts)
             for root, failure in control.failures
-        ],
+        ]
+        + [_packed_claim(*claim) for claim in control.claims],
         control.grants,
         # A keep-alive without a component names a task that is down; earlier releases ignore it.
         [(held.component, held.task, held.roots) for held in control.keep_alives]
-        + [("", task, (root,)) for task, root in control.down],
+        + [("", task, (root,)) for task, root in control.down]
+        + [("", task, (root,)) for task, root, claim in control.claims if claim.is_down],
         control.flush,
         [_packed_cycle(message) for message in control.cycles],
         control.missing,
@@ -104,17 +123,34 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
 
 def _fill(control: Control, rest: _Rest) -> None:
     failures, control.grants, held, control.flush, cycles, control.missing = rest
-    control.failures = [(root, Failure(*failure)) for root, *failure in failures]  # type: ignore[arg-type]
+    control.failures = [(failed[0], Failure(*failed[1:])) for failed in failures if failed[1] != _CLAIM]
     control.keep_alives = [
         KeepAlive(component, task, tuple(roots)) for component, task, roots in held if component
     ]
-    control.down = [(task, roots[0]) for component, task, roots in held if not component and roots]
+    down = [(task, roots[0]) for component, task, roots in held if not component and roots]
+    control.claims = [_unpacked_claim(failed) for failed in failures if failed[1] == _CLAIM]
+    claimed = {(task, root) for task, root, _ in control.claims}
+    control.down = [entry for entry in down if entry not in claimed]
     control.cycles = [_unpacked_cycle(message) for message in cycles]
 
 
 def _sound(text: str | None) -> str | None:
     """Escape characters that UTF-8 cannot encode: a user's error may hold half a surrogate pair."""
     return None if text is None else text.encode("utf-8", "backslashreplace").decode()
+
+
+def _packed_claim(task: int, root: int, claim: FailureClaim) -> _Failed:
+    numbers = max(0, round(1000 * claim.age)) * _CLAIM_STEP + min(claim.tuples, MOST_CLAIMED)
+    numbers += _VERDICT if claim.is_down else 0
+    return root, _CLAIM, None, task, _sound(claim.error), numbers
+
+
+def _unpacked_claim(failed: _Failed) -> tuple[int, int, FailureClaim]:
+    root, _, _, task, error, numbers = failed
+    if task is None or numbers < 0:
+        raise ValueError("a claim that names no task, or has a negative age")
+    milliseconds, rest = divmod(numbers, _CLAIM_STEP)
+    return task, root, FailureClaim(rest % _VERDICT, milliseconds / 1000, error, rest >= _VERDICT)
 
 
 def _packed_cycle(message: CycleMessage) -> _Cycle:

@@ -35,6 +35,13 @@ RECOVERED: Final = "recovered"
 #: its worker was ended. A worker of an earlier release ignores both once it knows of the loss.
 DIED: Final = "died"
 HUNG: Final = "hung"
+#: The reasons of entries by which a bolt task tells its verdict, which rests on the failures of all spout tasks: it is down;
+#: and, just before `RECOVERED`, it did not work for a while (`attempts`: how many tuples of other spout tasks failed meanwhile,
+#: as far as it knows). Their own root is that of a tree that has failed, as above.
+DOWN: Final = "down"
+BURST: Final = "burst"
+#: The reasons of all entries that are no failure of a tree.
+REPORTS: Final = frozenset((RECOVERED, DIED, HUNG, DOWN, BURST))
 
 #: Shared by all batches in which no tuple belongs to several trees; never written to.
 NO_MORE: Final[More] = {}
@@ -164,6 +171,24 @@ class Unsent:
     call: str = "emit"
 
 
+@dataclass(frozen=True)
+class FailureClaim:
+    """What a spout task knows of the failures at a bolt task since its last success."""
+
+    #: How many of its tuples failed there that are no suspects; more than `MOST_CLAIMED` are as good as that many.
+    tuples: int
+    #: How many seconds ago the first of them failed.
+    age: float
+    #: The last error.
+    error: str | None = None
+    #: Whether the task is down by these failures: it is to pause.
+    is_down: bool = False
+
+
+#: The most tuples in a claim.
+MOST_CLAIMED: Final = 3
+
+
 @dataclass
 class Control:
     """Everything between two workers that is not a tuple. A control frame never waits for credit, and is always received."""
@@ -178,9 +203,11 @@ class Control:
     flush: bool = False
     cycles: list[CycleMessage] = field(default_factory=list)
     unsent: list[Unsent] = field(default_factory=list)
-    #: (bolt task, a root id of the spout task that considers it down: it is to pause), or (bolt task, 0 or less: see
-    #: `worker.loop.detours`).
+    #: (bolt task, 0 or less: see `worker.loop.detours`), or, from a worker of an earlier release, (bolt task, a root id of the
+    #: spout task that considers it down: it is to pause).
     down: list[tuple[int, int]] = field(default_factory=list)
+    #: (bolt task, a root id of the spout task, what it knows of the failures there).
+    claims: list[tuple[int, int, FailureClaim]] = field(default_factory=list)
     #: The numbers of messages from this frame's receiver that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 
@@ -194,6 +221,7 @@ class Control:
             or self.cycles
             or self.unsent
             or self.down
+            or self.claims
             or self.missing
         )
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from squall.api.answers import WorkerEntry
 from squall.status import ComponentStatus, TaskLoad
-from squall_cli.terminal.component_table import down_sentence, why_idle
+from squall_cli.terminal.component_table import down_sentence, undecided_sentence, why_idle
 from squall_cli.terminal.formats import clock, cropped, latency, rate, short, span
 from squall_cli.terminal.lines import Line, harmless
 from squall_cli.terminal.load_table import (
@@ -66,7 +66,7 @@ class Busy:
         if load.call_since is not None and self.component.kind == "bolt" and is_long(load, self.now):
             at = f", at {self.shown(load.call_place)}" if load.call_place else ""
             return f"in one call for {span(self.now - load.call_since)}{at}", "bad"
-        return why_idle(self.component, self.shown), "dim"
+        return why_idle(self.component, self.shown), "warn" if self.component.undecided else "dim"
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,11 @@ def trouble_lines(busy: Sequence[Busy], workers: Sequence[BusyWorker], width: in
             ((harmless(down_sentence(each.name, each.component, each.shown)), "bad"),)
             for each in own
             if each.component.down
+        ]
+        found += [
+            ((harmless(undecided_sentence(each.name, each.component, each.shown)), "warn"),)
+            for each in own
+            if each.component.undecided
         ]
         bolts = {name: component for name, component in components.items() if component.kind == "bolt"}
         found += call_lines(bolts, width, own[0].now, own[0].shown)

@@ -81,7 +81,8 @@ class Row:
     @property
     def idle(self) -> Piece:
         """Return the beginning of the idle reason, and its style."""
-        style = "bad" if self.component.down else "dim" if self.component.idle in HARMLESS else "warn"
+        is_harmless = self.component.idle in HARMLESS and not self.component.undecided
+        style = "bad" if self.component.down else "dim" if is_harmless else "warn"
         return formats.cropped(self.why_idle, IDLE_WIDTH), style
 
 
@@ -92,6 +93,9 @@ def why_idle(component: ComponentStatus, shown: Callable[[str], str] = str) -> s
             "" if len(component.down) == component.tasks else f" ({len(component.down)} of {component.tasks})"
         )
         return harmless(" ".join(f"down{tasks}: {shown(component.down[-1].error)}".split()))
+    if component.undecided:
+        tuples = formats.plural(sum(each.tuples for each in component.undecided), "tuple")
+        return harmless(" ".join(f"tries {tuples} again: {shown(component.undecided[0].failure)}".split()))
     return harmless(" ".join(component.idle.split()))
 
 
@@ -105,6 +109,23 @@ def down_sentence(name: str, component: ComponentStatus, shown: Callable[[str], 
     # A local cluster in one process has a clock of its own, which does not tell the time of day.
     when = f" since {formats.moment(since)}" if since >= _YEAR_2001 else ""
     return harmless(" ".join(f"{who} been down{when}: {shown(component.down[-1].error)}".split()))
+
+
+def undecided_sentence(name: str, component: ComponentStatus, shown: Callable[[str], str] = str) -> str:
+    """Return since when tuples of a spout are tried again without a verdict, why, and when they are given up."""
+    tried = component.undecided
+    tuples = sum(each.tuples for each in tried)
+    first = min(tried, key=lambda each: each.since)
+    has_day = first.since >= _YEAR_2001  # as above
+    since = f" since {formats.moment(first.since)}" if has_day else ""
+    if first.until is None:
+        end = "they are tried without end"
+    elif has_day:
+        end = f"they are given up at {formats.moment(first.until)} (topology.outage.give.up.secs)"
+    else:
+        end = f"they are given up after {first.until - first.since:g} s (topology.outage.give.up.secs)"
+    what = f"{formats.plural(tuples, 'tuple')} of {name} {'is' if tuples == 1 else 'are'} tried again"
+    return harmless(" ".join(f"{what}{since} ({shown(first.failure)}); {end}".split()))
 
 
 def _in_full(number: int) -> str:
@@ -170,6 +191,10 @@ def _reasons(rows: Sequence[Row], room: int, width: int) -> list[Line]:
         if row.component.down:
             lines.append(
                 ((formats.cropped(down_sentence(row.name, row.component, row.shown), width), "bad"),)
+            )
+        elif row.component.undecided:
+            lines.append(
+                ((formats.cropped(undecided_sentence(row.name, row.component, row.shown), width), "warn"),)
             )
         elif formats.columns_of(row.why_idle) > room:
             is_idle = " is idle" if row.component.kind == "spout" else ""

@@ -8,9 +8,21 @@ from typing import Any
 
 import pytest
 
+from local_cluster import LocalCluster
 from local_cluster.complete import Completed
 from local_cluster.testing import complete_topology
-from topology_api import BatchBolt, Bolt, Context, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    BatchBolt,
+    Bolt,
+    Context,
+    FailTuple,
+    Fields,
+    Replay,
+    Spout,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+)
 
 WAIT: dict[str, object] = {"topology.on.outage": "wait"}
 #: Whether a call for this value may succeed at this time (simulated seconds since the start).
@@ -73,7 +85,6 @@ class WritesBatches(BatchBolt):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.sizes: list[int] = []
 
     def prepare(self, context: Context) -> None:
         self.context = context
@@ -157,6 +168,16 @@ def away(since: float, until: float) -> Works:
     return lambda _, now: not since <= now < until
 
 
+#: The calls of `Recorded` stores, and batches. Bolts are pickled with their tests' own lists, but not with those of modules.
+CALLS: list[tuple[Any, float]] = []
+
+
+class Recorded(Store):
+    def write(self, value: Any, context: Context) -> None:
+        CALLS.append((value, context.now()))
+        super().write(value, context)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("secs", [10.0, 600.0])
 def test_a_store_that_is_away_loses_nothing(kind: Any, secs: float) -> None:
@@ -165,6 +186,15 @@ def test_a_store_that_is_away_loses_nothing(kind: Any, secs: float) -> None:
     assert sorted(run_.acked("source")) == list(range(1500))
     # A pause doubles with each probe, not with each failure: in the short outage none is longer than 8 s.
     assert run_.seconds < 5.0 + secs + (20.0 if secs < 60 else 75.0)
+
+
+def test_the_status_says_which_tuples_are_tried_again_without_a_verdict() -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(writing(Writes(Store(lambda *_: False)), 3, 100.0), conf=WAIT)
+        cluster.advance(60)
+        [tried] = cluster.status("orders").components["source"].undecided
+        assert tried.tuples == 1 and tried.since < 1.0 and tried.until == tried.since + 3600
+        assert tried.failure.startswith("store: Away: no answer to 0")
 
 
 def test_the_log_says_once_that_a_task_is_down_and_once_that_it_works_again(
@@ -182,17 +212,10 @@ def test_the_log_says_once_that_a_task_is_down_and_once_that_it_works_again(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_store_that_is_away_is_called_seldom(kind: Any) -> None:
-    calls: list[float] = []
-
-    def works(_: Any, now: float) -> bool:
-        if 5.0 <= now < 605.0:
-            calls.append(now)
-            return False
-        return True
-
-    run_ = run(kind, works, 1500, 0.01)
+    CALLS.clear()
+    run_ = complete_topology(writing(kind(Recorded(away(5.0, 605.0))), 1500, 0.01), conf=WAIT)
     assert run_.failed("source") == []
-    assert len([now for now in calls if now > 20.0]) < 30
+    assert 5 < len([now for _, now in CALLS if 20.0 < now < 605.0]) < 30
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -234,6 +257,131 @@ def test_without_a_limit_a_tuple_is_tried_without_end(kind: Any) -> None:
     replay = Replay(max_attempts=None, first_delay=1.0, max_delay=5.0)
     run_ = run(kind, lambda value, now: value != 3 or now > 300.0, 10, 1.0, replay=replay)
     assert run_.failed("source") == [] and len(run_.acked("source")) == 10
+
+
+#: Half-periods, shares of the time in which the store works, and seconds between tuples.
+UNEVEN = [(1.0, 0.5, 0.1), (2.1, 0.35, 0.1), (3.7, 0.6, 0.2), (5.8, 0.4, 0.2)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("half", "share", "every"),
+    [UNEVEN[1], *(pytest.param(*each, marks=pytest.mark.soak) for each in UNEVEN if each != UNEVEN[1])],
+)
+def test_a_store_that_flaps_unevenly_loses_nothing_and_poison_ends(
+    kind: Any, half: float, share: float, every: float
+) -> None:
+    poison = {50, 51, 52, 120}
+
+    def works(value: Any, now: float) -> bool:
+        return value not in poison and (now > 60.0 or now % (2 * half) < 2 * half * share)
+
+    run_ = run(kind, works, int(90.0 / every), every)
+    assert {position for position, _ in run_.failed("source")} == poison
+    assert run_.seconds < 400.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pending", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_an_outage_costs_nothing_where_a_spout_may_have_few_trees(kind: Any, pending: int) -> None:
+    """Without the verdict each tuple would be given up after 40 seconds."""
+    topology = writing(kind(Store(away(2.0, 100.0))), 30, 0.2, pending=pending)
+    run_ = complete_topology(topology, conf={**WAIT, "topology.outage.give.up.secs": 40})
+    assert run_.failed("source") == [] and len(run_.acked("source")) == 30
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("first", [0, *(pytest.param(each, marks=pytest.mark.soak) for each in (5, 19))])
+def test_poison_ends_where_a_spout_may_have_one_tree(kind: Any, first: int) -> None:
+    poison = set(range(first, min(first + 3, 20)))
+    run_ = run(kind, lambda value, _: value not in poison, 20, 0.2, pending=1)
+    assert {position for position, _ in run_.failed("source")} == poison
+    assert {failure.attempts for _, failure in run_.failed("source")} <= {3, 4}
+    assert run_.seconds < 60.0
+
+
+class Slow(Source):
+    """Two tuples, and a third after 2,000 seconds."""
+
+    def next_tuple(self) -> float:
+        super().next_tuple()
+        return 2000.0 if len(self.left) == 1 else 0.1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_tuples_that_fail_with_nothing_else_to_do_are_given_up_after_their_time(kind: Any) -> None:
+    builder = TopologyBuilder("orders", conf={"topology.outage.give.up.secs": 300})
+    builder.set_spout("source", Slow(3, 0.1, Replay()))
+    builder.set_bolt("store", kind(Store(lambda value, _: value == 2))).shuffle_grouping("source")
+    run_ = complete_topology(builder.build(), conf=WAIT)
+    failed = run_.failed("source")
+    assert sorted(position for position, _ in failed) == [0, 1]
+    assert all(9 <= failure.attempts <= 13 for _, failure in failed), "300 s, not 2,000 s"
+
+
+class Picky(Store):
+    """Refuses the value 30 for good."""
+
+    def write(self, value: Any, context: Context) -> None:
+        if value == 30:
+            raise FailTuple("30 is refused")
+        super().write(value, context)
+
+
+class WritesBatchesPickily(WritesBatches):
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
+        for tup in tups:
+            if tup[0] == 30:
+                self.fail(tup, FailTuple("30 is refused"))
+        super().execute_batch([tup for tup in tups if tup[0] != 30])
+
+
+@pytest.mark.parametrize("kind", [*KINDS[:4], WritesBatchesPickily])
+def test_a_tuple_that_is_refused_for_good_is_given_up_in_an_outage_too(kind: Any) -> None:
+    run_ = complete_topology(writing(kind(Picky(away(0.0, 100.0))), 40, 0.1), conf=WAIT)
+    [(position, failure)] = run_.failed("source")
+    assert (position, failure.attempts, failure.error) == (30, 3, "30 is refused")
+    assert len(run_.acked("source")) == 39
+
+
+class WritesBatchesAndTells(WritesBatches):
+    """Records its batches."""
+
+    def execute_batch(self, tups: Sequence[Tuple]) -> None:
+        CALLS.append(([tup[0] for tup in tups], self.context.now()))
+        super().execute_batch(tups)
+
+
+def test_a_batch_that_fails_is_executed_in_halves_apart_from_fresh_tuples() -> None:
+    CALLS.clear()
+    run_ = run(WritesBatchesAndTells, lambda value, _: value != 20, 200, 0.01)
+    [(position, failure)] = run_.failed("source")
+    assert (position, failure.attempts) == (20, 3)
+    batches = [batch for batch, _ in CALLS]
+    first = next(number for number, batch in enumerate(batches) if 20 in batch)
+    parts, whole = batches[first + 1 :], batches[first]
+    while (
+        20 in whole and len(whole) > 1
+    ):  # each part that fails is followed by its own halves, and by nothing else
+        halves = parts[:2]
+        middle = (len(whole) + 1) // 2
+        assert halves == [whole[:middle], whole[middle:]]
+        whole, parts = next(half for half in halves if 20 in half), parts[2:]
+    assert whole == [20], "only a batch of one counts"
+
+
+class BrokenStore(Store):
+    """Fails for every tuple of the first task."""
+
+    def write(self, value: Any, context: Context) -> None:
+        if context.index == 0:
+            raise Away(f"no answer to {value}")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_broken_task_of_four_costs_no_tuple(kind: Any) -> None:
+    completed = complete_topology(four_tasks("shuffle", kind(BrokenStore(lambda *_: True)), 700), conf=WAIT)
+    assert completed.failed("source") == [] and len(completed.acked("source")) == 700
 
 
 class OneIsBroken(Writes):

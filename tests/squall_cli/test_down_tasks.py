@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from squall.api.answers import PreviousAnswer
-from squall.status import ComponentStatus, DownTask
+from squall.status import ComponentStatus, DownTask, UndecidedTuples
 from squall_cli.cluster.events import own_paths
 from squall_cli.commands.status import heading
 from squall_cli.terminal import formats
@@ -57,3 +59,19 @@ def test_the_head_of_a_previous_version_has_no_folder_of_code() -> None:
         errors=[], workers=[],
     )  # fmt: skip
     assert heading(ended).endswith(": keep[3] cannot start (orders.py:9)")
+
+
+def test_tuples_without_a_verdict_are_said_with_their_times_and_the_failure() -> None:
+    tried = UndecidedTuples(1, 2, SINCE, SINCE + 3600, "store: ConnectionError: no answer")
+    source = ComponentStatus("spout", 1, 0, 0, 0, 0, 0, 2, 0, idle="source empty", undecided=(tried,))
+    said = plain(table_without_rates([Row("src", source, None)], NO_LIMIT)[-1])
+    assert said == (
+        f"2 tuples of src are tried again since {formats.moment(SINCE)} (store: ConnectionError: no answer); they are given up "
+        f"at {formats.moment(SINCE + 3600)} (topology.outage.give.up.secs)"
+    )
+    assert why_idle(source) == "tries 2 tuples again: store: ConnectionError: no answer"
+    endless = replace(source, undecided=(replace(tried, tuples=1, until=None),))
+    said = plain(table_without_rates([Row("src", endless, None)], NO_LIMIT)[-1])
+    assert said.startswith("1 tuple of src is tried again since") and said.endswith(
+        "; they are tried without end"
+    )

@@ -14,6 +14,7 @@ from tests.worker.network_of_workers import InMemory, Net
 from topology_api import BatchBolt, Bolt, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
 from worker.loop.call_marks import MARK_SECONDS, CallMarks
 from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.bolt import BoltTask
 
 CONF = {"topology.on.outage": "wait", "topology.max.spout.pending": 30}
 KILLER = 17
@@ -37,8 +38,12 @@ class Sixty(Spout):
         return 0.01
 
 
+#: For which numbers a call ends the process, or hangs until the process is ended.
+FATAL: list[Callable[[int], bool]] = [lambda number: number == KILLER]
+
+
 def check(tup: Tuple) -> None:
-    if tup[0] == KILLER:
+    if FATAL[0](tup[0]):
         DIE[0]()
 
 
@@ -102,6 +107,8 @@ class Story:
         self.net = Net(sixty(bolt), {"a": ["source/0"], "b": ["store/0"]}, InMemory(), conf=conf)
         self.buffer = bytearray(SIZE)
         self.deaths = 0
+        #: For how long the task was down, and the error that it showed.
+        self.said: list[tuple[float, str]] = []
         #: What the process left behind at the moment of its death.
         self.left: bytes | None = None
         DIE[:] = [self.die]
@@ -131,17 +138,32 @@ class Story:
             marks = node.worker.environment.marks
             assert marks is not None
             marks.report(node.worker.ack_router, node.worker.tasks, node.worker.plan.component_of)
+            node.worker.send_controls()
 
-    def run(self, most_deaths: int = 20) -> None:
-        """Let the bolt's worker die until nothing is left to do."""
+    def run(self, most_deaths: int = 20, hung: bool = False) -> None:
+        """Let the bolt's worker die until nothing is left to do. `hung`: its calls hang, and it is ended for that."""
         while not self.net.run(100.0, lambda: self.left is not None or self.settled):
             pass
         while self.left is not None:
             calls = calls_in(self.left, self.deaths) if self.deaths else []
             self.deaths += 1
             assert self.deaths <= most_deaths
-            self.start_again(Death(False, "died of SIGSEGV", tuple(calls)))
+            if hung:
+                self.net.run(8.0)
+            why = "a call has not returned for 8 s" if hung else "died of SIGSEGV"
+            self.start_again(Death(hung, why, tuple(calls)))
+            self.after_start()
             self.net.run(200.0, lambda: self.left is not None or self.settled)
+
+    def after_start(self) -> None:
+        """Note what the new process says of its bolt task, once it is down."""
+        [bolt] = self.net.nodes["b"].worker.bolts
+        if self.net.run(
+            3.0, lambda: self.left is not None or (isinstance(bolt, BoltTask) and bolt.probing is not None)
+        ):
+            assert isinstance(bolt, BoltTask)
+            if bolt.probing is not None:
+                self.said.append((self.net.clock.now() - bolt.failing_since, str(bolt.last_error)))
 
     @property
     def spout(self) -> Any:
@@ -164,6 +186,20 @@ def test_a_tuple_that_kills_its_worker_is_given_up_and_costs_no_other(kind: Any,
     assert story.settled and spout.acked == COUNT - 1 and spout.given_up == {"lost": 1}
     assert f"message id {KILLER}: " in spout.first_failure[1] and "died of SIGSEGV" in spout.first_failure[1]
     assert story.deaths == deaths, "the first is needed to look, a batch needs one more, and two count"
+
+
+@pytest.mark.parametrize("kind", [Dies, DiesInAThread, DiesRich, DiesLater, DiesInABatch])
+def test_a_store_that_hangs_for_every_tuple_costs_none_and_says_since_when(kind: Any) -> None:
+    story = Story(kind())
+    FATAL[0] = lambda _: story.deaths < 8
+    try:
+        story.run(hung=True)
+    finally:
+        FATAL[0] = lambda number: number == KILLER
+        story.net.nodes["b"].worker.asyncio_driver.stop()
+    assert story.settled and story.spout.acked == COUNT and not story.spout.given_up
+    secs, error = story.said[-1]
+    assert 20.0 < secs < story.net.clock.now() and "has not returned" in error
 
 
 def test_a_worker_that_is_killed_from_outside_again_and_again_costs_no_tuple_an_attempt() -> None:

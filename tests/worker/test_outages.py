@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.transport.frames import COUNTS, DIED, HUNG, OPEN
-from topology_api import Failure
+from squall.transport.frames import COUNTS, DIED, HUNG, OPEN, FailureClaim
+from topology_api import Failure, Replay
 from worker.tasks.probing import Probing
 from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
 
@@ -25,11 +25,10 @@ def waiting(give_up_secs: float | None = 3600.0) -> Outages:
 
 
 def fail(outages: Outages, *histories: FailureHistory, at: float, task: int = STORE) -> bool:
-    """Fail these tuples at one time; return the answer for the last one."""
-    down = False
+    """Fail these tuples at one time; return whether the task is down then."""
     for history in histories:
-        down = outages.failed(history, raised(task), at)
-    return down
+        outages.failed(history, raised(task), at)
+    return outages.is_down(task)
 
 
 def fresh(outages: Outages, count: int) -> list[FailureHistory]:
@@ -118,6 +117,66 @@ def test_a_suspect_is_not_charged_while_others_show_that_the_task_is_down() -> N
     assert suspect.counted == 1
 
 
+def test_a_burst_charges_no_tuple_and_is_no_verdict() -> None:
+    outages = waiting(give_up_secs=100.0)
+    suspect, *others = fresh(outages, 4)
+    fail(outages, suspect, at=0.0)
+    outages.recovered(STORE, None)
+    fail(outages, *others, suspect, at=1.0)
+    outages.had_burst(STORE, 0)
+    assert outages.recovered(STORE, None) == []
+    assert [each.counted for each in (suspect, *others)] == [1, 0, 0, 0]
+    assert outages.spent(others[0], 3, 101.0), "a tuple that fails in bursts for good comes to an end"
+
+
+def test_bursts_are_counted_with_the_tuples_of_other_spout_tasks() -> None:
+    outages = waiting()
+    one, two = fresh(outages, 2)
+    fail(outages, one, at=0.0)
+    outages.had_burst(STORE, 1)
+    assert outages.recovered(STORE, None) == [one], "two tuples are too few"
+    fail(outages, two, at=1.0)
+    outages.had_burst(STORE, 2)
+    assert outages.recovered(STORE, None) == []
+
+
+def test_the_verdict_of_the_bolt_task_holds_for_a_spout_task_with_one_tuple() -> None:
+    outages = waiting()
+    alone = outages.begin()
+    fail(outages, alone, at=0.0)
+    assert outages.claim(STORE, 2.0) == FailureClaim(1, 2.0, "it is away")
+    outages.went_down(STORE, 6.0)
+    fail(outages, alone, at=7.0)
+    assert outages.is_down(STORE) and outages.undecided() is None
+    assert outages.recovered(STORE, None) == [] and alone.counted == 0
+    assert outages.claim(STORE, 8.0) is None
+
+
+def test_tuples_without_a_verdict_are_known_with_their_time_and_their_failure() -> None:
+    outages = waiting(give_up_secs=100.0)
+    one, two = fresh(outages, 2)
+    assert outages.undecided() is None
+    fail(outages, one, at=10.0)
+    fail(outages, two, at=20.0)
+    found = outages.undecided()
+    assert found is not None and (found.tuples, found.since, found.until) == (2, 10.0, 110.0)
+    assert found.failure.error == "it is away"
+    outages.end(one)
+    found = outages.undecided()
+    assert found is not None and (found.tuples, found.since) == (1, 20.0)
+    outages.recovered(STORE, None)
+    assert outages.undecided() is None
+
+
+def test_failures_in_an_outage_make_the_next_pauses_no_longer() -> None:
+    outages, replay = waiting(), Replay(first_delay=1.0)
+    history, *others = fresh(outages, 3)
+    for at in (0.0, 2.0, 5.0):
+        fail(outages, history, *others, at=at)
+    assert 0.75 <= outages.delay(replay, 4, history) <= 1.0
+    assert 45.0 <= outages.delay(replay, 60, history) <= 60.0, "a tuple that fails for long is tried seldom"
+
+
 def test_failures_that_no_task_can_be_blamed_for_count_at_once() -> None:
     outages = waiting()
     for failure in (
@@ -125,7 +184,8 @@ def test_failures_that_no_task_can_be_blamed_for_count_at_once() -> None:
         Failure("timeout", None, None, None, OPEN),
     ):
         history = outages.begin()
-        assert not outages.failed(history, failure, 0.0) and history.counted == 1
+        outages.failed(history, failure, 0.0)
+        assert history.counted == 1
     assert outages.recovered(STORE, None) == []
 
 
@@ -141,7 +201,7 @@ def test_a_tuple_that_is_lost_with_a_worker_is_never_charged_for_that() -> None:
     outages = waiting(give_up_secs=100.0)
     history = outages.begin()
     for root in range(1, 50):
-        assert not outages.failed(history, lost(root), 60.0 * root)
+        outages.failed(history, lost(root), 60.0 * root)
     assert history.counted == 0 and history.excused == 49
     assert not outages.spent(history, 1, 1e6) and outages.watched() == []
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.worker.network_of_workers import InMemory, Net
 from topology_api import Bolt, Context, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
 from worker.tasks.bolt import BoltTask
+from worker.tracking.ids import first_root
 
 CONF = {"topology.on.outage": "wait", "topology.max.spout.pending": 100}
 HOSTS = {"a": ["source/0"], "b": ["pass/0"], "c": ["store/0"], "d": ["store/1"]}
@@ -158,3 +161,70 @@ def test_notices_do_not_pile_up_at_a_task_that_does_not_run() -> None:
     for node in net.nodes.values():
         for task in node.worker.tasks.values():
             assert len(task.notices) <= 4
+
+
+def test_a_task_that_never_failed_in_its_process_says_since_when_it_is_down_and_why() -> None:
+    """A store that hangs ends the process in its call: the spout task alone knows of the failures before."""
+    net = started("shuffle")
+    net.run(10.0, lambda: is_down(net))
+    began = store(net, "c").failing_since
+    net.kill("c")
+    net.run(30.0)
+    AWAY[0] = net.clock.now() + 100.0  # nothing fails in the next process
+    try:
+        net.restart("c")
+        assert net.run(30.0, lambda: bool(net.nodes["c"].worker.bolts))
+        node, task = net.nodes["c"].worker, store(net, "c")
+        claim = spout(net).outages.claim(task.id, net.clock.now())
+        assert claim is not None and claim.is_down and "no answer" in str(claim.error)
+        for _ in range(2):
+            node.detours.hear(task.id, first_root(spout(net).id, 0), claim)
+            task.heed()
+        assert task.probing is not None and "no answer" in str(task.last_error)
+        assert task.failing_since == pytest.approx(began, abs=1.0)
+    finally:
+        AWAY[0] = 2.0
+
+
+class Few(Spout):
+    """One number each ten seconds, from each of six tasks."""
+
+    outputs = Fields("number")
+    replay = Replay(max_attempts=3, first_delay=1.0)
+    sent = 0
+
+    def open(self, context: Context) -> None:
+        self.index = context.index
+
+    def next_tuple(self) -> float:
+        self.sent += 1
+        self.emit((f"{self.index}/{self.sent}",), message_id=self.sent)
+        return 10.0
+
+
+def few() -> Net:
+    builder = TopologyBuilder("few")
+    builder.set_spout("source", Few(), parallelism=6)
+    builder.set_bolt("store", Store()).shuffle_grouping("source")
+    hosts = {
+        "a": ["source/0", "source/1", "source/2"],
+        "b": ["source/3", "source/4", "source/5"],
+        "c": ["store/0"],
+    }
+    net = Net(builder.build(), hosts, InMemory(), conf={**CONF, "topology.max.spout.pending": 1})
+    net.start()
+    return net
+
+
+def test_the_tuples_of_all_spout_tasks_together_show_that_a_task_is_down() -> None:
+    AWAY[:] = [0.0, 40.0]
+    try:
+        net = few()
+        assert net.run(9.0, lambda: is_down(net)), "each spout task has one tuple, which is no verdict"
+        net.run(1.0)
+        assert all(each.outages.is_down(store(net, "c").id) for each in net.spouts)
+        assert net.run(120.0, lambda: store(net, "c").probing is None)
+        net.run(70.0)
+        assert not any(each.given_up or each.outages.watched() for each in net.spouts)
+    finally:
+        AWAY[:] = [2.0, 100.0]

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from squall.transport.frames import Control, KeepAlive
+from squall.transport.frames import Control, FailureClaim, KeepAlive
 from topology_api import Failure
 from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
@@ -142,16 +142,15 @@ class AckRouter:
         else:
             task.tracker.fail(root, failure)
 
-    def pause(self, spout: SpoutTask) -> list[int]:
-        """Request a pause of the tasks that this spout task considers down; return those of this worker."""
-        down, spout.to_pause = dict.fromkeys(spout.to_pause), []
-        here = []
-        for task in down:
-            worker = self.worker_of.get(task)
-            if worker == self.worker:
-                here.append(task)
-            elif worker is not None:
-                self.control(worker).down.append((task, first_root(spout.id, 0)))
+    def claim_failures(self, spout: SpoutTask, now: float) -> list[tuple[int, int, FailureClaim]]:
+        """Tell bolt tasks in other workers what this spout task knows of their failures; return the claims for those here."""
+        tasks, spout.to_tell = dict.fromkeys(spout.to_tell), []
+        here: list[tuple[int, int, FailureClaim]] = []
+        for task in tasks:
+            worker, claim = self.worker_of.get(task), spout.outages.claim(task, now)
+            if worker is not None and claim is not None:
+                claims = here if worker == self.worker else self.control(worker).claims
+                claims.append((task, first_root(spout.id, 0), claim))
         return here
 
     def keep_alive(self, waiting: KeepAlive, now: float) -> None:

@@ -16,10 +16,10 @@ from squall.transport.frames import DIED, HUNG, OPEN
 from squall.worker_files import Death
 from topology_api import Failure
 from worker.loop.ack_router import AckRouter
+from worker.tasks import failing
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
-from worker.tracking.ids import task_of
 
 #: How long a new process marks its calls.
 MARK_SECONDS: Final = 600.0
@@ -69,4 +69,4 @@ class CallMarks:
             for root in call.roots:
                 router.route_failure(root, failure)
                 if death.hung and isinstance(task, BoltTask):  # its next success decides
-                    task.failed_for.setdefault(task_of(root), root)
+                    failing.expect(task, root, task.now(), death.reason)

@@ -8,13 +8,15 @@ Must not know: who decides that a task is down, queues, trees.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Final
 
+from squall.transport.frames import FailureClaim
 from worker.loop.ack_router import AckRouter
 from worker.loop.plan import WorkerPlan
 from worker.loop.timers import Timers
+from worker.tasks import failing
 from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
 from worker.tracking.ids import first_root
@@ -31,15 +33,36 @@ class Detours:
     """The tasks that senders in this worker avoid, and the tasks here that are down."""
 
     def __init__(
-        self, plan: WorkerPlan, tasks: Mapping[int, Task], ack_router: AckRouter, timers: Timers
+        self,
+        plan: WorkerPlan,
+        tasks: Mapping[int, Task],
+        ack_router: AckRouter,
+        timers: Timers,
+        queue: Callable[[BoltTask], None],
     ) -> None:
+        """`queue`: lets a bolt task run."""
         self.plan = plan
         self.tasks = tasks
         self.ack_router = ack_router
         self.timers = timers
+        self.queue = queue
         self.avoided: set[int] = set()
         #: How often a task has asked for a tuple: the workers are asked in turn.
         self.asked = 0
+
+    def hear(self, task: int, root: int, claim: FailureClaim | None) -> None:
+        """Let a bolt task here know what a spout task knows of its failures; without a claim: that it is down.
+
+        `root`: a root id of the spout task.
+        """
+        bolt = self.tasks.get(task)
+        if not isinstance(bolt, BoltTask):
+            return
+        if claim is None:
+            bolt.notices["pause", root] = partial(bolt.pause_for, root)
+        else:
+            bolt.notices["claim", root] = partial(failing.hear, bolt, root, claim, bolt.now() - claim.age)
+        self.queue(bolt)
 
     def check(self, bolt: BoltTask) -> None:
         """Report it to all workers if a task has gone down in its last run, or works again."""

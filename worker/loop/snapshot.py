@@ -12,12 +12,13 @@ from itertools import count
 from typing import Final
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
-from squall.status import TaskLoad
+from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
+from worker.tasks.spout_verdicts import undecided
 from worker.tasks.task import Task
 
 #: Seconds between two readings that say whether a spout emits: readings that are closer count as one, and after a longer pause
@@ -28,6 +29,8 @@ LONGEST_READING: Final = 10.0
 _numbers = count(1)
 #: A call is shown once it has run for this many seconds.
 SHOWN_SECONDS: Final = 1.0
+#: Tuples without a verdict are shown once the first has waited for this many seconds.
+UNDECIDED_SECONDS: Final = 5.0
 
 
 def worker_counters(worker: Worker) -> WorkerCounters:
@@ -78,6 +81,13 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
     counters.loads[task.id] = replace(load_of(task), grew=None if growth is None else growth.of(task.id))
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
+        tried = undecided(task)
+        if tried is not None and task.now() - tried.since >= UNDECIDED_SECONDS:
+            failure = tried.failure
+            text = short_line(f"{failure.component or task.spec.id}: {failure.error or failure.reason}")
+            counters.undecided[task.id] = UndecidedTuples(
+                task.id, tried.tuples, tried.since, tried.until, text
+            )
         reason = idle_reason(task) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:

@@ -39,7 +39,6 @@ from worker.tasks.runners import AsyncDriver, end_returned_fork
 from worker.tasks.scratch import remove_scratch
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
-from worker.tracking.ids import first_root
 
 
 class Worker:
@@ -82,7 +81,7 @@ class Worker:
             plan, self.table, self.links, self.cycles, self.ack_router, self.timers, self.arrived, now
         )
         self.cycles.is_idle = self.completion.cycle_idle
-        self.detours = Detours(plan, self.tasks, self.ack_router, self.timers)
+        self.detours = Detours(plan, self.tasks, self.ack_router, self.timers, self.queue)
         self.peers = Peers(
             plan.component_of,
             self.arrived,
@@ -325,16 +324,11 @@ class Worker:
             self.completion.flush_here()
         for task, root in control.down:
             if root > 0:
-                self.pause(task, root)
+                self.detours.hear(task, root, None)
             else:
                 self.detours.receive(task, root)
-
-    def pause(self, task_id: int, root: int) -> None:
-        """Make a bolt task pause that is down as a spout task sees it. `root`: a root id of the spout task."""
-        task = self.links.tasks.get(task_id)
-        if task is not None:
-            task.notices["pause", root] = partial(task.pause_for, root)
-            self.queue(task)
+        for task, root, claim in control.claims:
+            self.detours.hear(task, root, claim)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
         """Report a tuple that could not be encoded or decoded; the tuple's cycle does not wait for it."""
@@ -410,8 +404,8 @@ class Worker:
             self.ack_router.collect(task, now)
         elif isinstance(task, SpoutTask):
             self.ack_router.deliver_late(task, now)
-            for down in self.ack_router.pause(task) if task.to_pause else ():
-                self.pause(down, first_root(task.id, 0))
+            for claim in self.ack_router.claim_failures(task, now) if task.to_tell else ():
+                self.detours.hear(*claim)
         if task.reports:
             self.take_reports(task.reports, task.crash_on_error)
         if task.abandoned is not None:

@@ -61,6 +61,7 @@ class LastCalls:
         worker = self.worker
         if self.marks is not None:
             self.marks.report(worker.ack_router, worker.tasks, worker.plan.component_of)
+            worker.send_controls()  # before the first call, which may hang as well
 
     def end_if_due(self, now: float) -> None:
         """Mark no more calls when nothing has died for long."""

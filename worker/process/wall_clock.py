@@ -44,6 +44,9 @@ def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounter
             component.first_failure = clock.time_of(when), why
         for task, (since, error) in component.down.items():
             component.down[task] = clock.time_of(since), error
+        for task, tried in component.undecided.items():
+            until = None if tried.until is None else clock.time_of(tried.until)
+            component.undecided[task] = replace(tried, since=clock.time_of(tried.since), until=until)
         for task, load in component.loads.items():
             if load.call_since is not None:
                 component.loads[task] = replace(load, call_since=round(clock.time_of(load.call_since), 3))

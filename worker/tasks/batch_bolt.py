@@ -13,16 +13,15 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
-from random import Random
 
 from squall.transport.frames import COUNTS, OPEN
 from topology_api import FailTuple, Failure
 from topology_api.tuples import SETTLED, Tuple
 from topology_api.wording import is_error
 from worker.errors.reports import failure_text
+from worker.tasks import failing
 from worker.tasks.bolt import BoltTask, BoundedInputs, make_tuples, trees_of
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
-from worker.tasks.probing import Probing
 from worker.tasks.task import RUN_SECONDS, TaskSetup
 from worker.tracking.outages import DOWN_SECS, DOWN_TUPLES
 
@@ -46,9 +45,10 @@ class BatchBoltTask(BoltTask):
         self.flush_requested = False
         #: Parts of batches that failed.
         self.parts: deque[list[Tuple]] = deque()
-        self.halves = self.context.conf["topology.on.outage"] == "wait"
         #: How many calls have failed since the last success.
         self.failed_calls = 0
+        #: How many of them executed parts of the present batch, or all of it.
+        self.failed_parts = 0
         self.batch_size = int(self.instance.batch_size)
         self.batch_interval = float(self.instance.batch_interval)
 
@@ -132,6 +132,7 @@ class BatchBoltTask(BoltTask):
         """Execute the gathered tuples."""
         # The tuples are always in one of the two lists: the loop may call `waiting_roots` at any moment.
         tups = self.being_executed = self.gathered
+        self.failed_parts = 0
         self.gathered, self.deadline, self.flush_requested = [], None, False
         if tups:
             self.execute_batch(tups)
@@ -161,11 +162,15 @@ class BatchBoltTask(BoltTask):
             mark.leave()
         self.work.took(1, self.now() - began)
         if failure is None and any(tup._root != SETTLED for tup in tups):
-            self.failed_calls = 0
+            self.failed_calls = self.failed_parts = 0
+            if not self.failed_for and self.probing is None:
+                self.claims.clear()
         failed = (
             [] if failure is None else [tup for tup in tups if tup._root != SETTLED]
         )  # the user settled the others
-        halves = self.halves and failure is not None and failure.attempts == OPEN and len(failed) > 1
+        halves = (
+            self.waits_for_stores and failure is not None and failure.attempts == OPEN and len(failed) > 1
+        )
         if halves:
             middle = (len(failed) + 1) // 2
             self.parts += [failed[:middle], failed[middle:]]
@@ -181,22 +186,22 @@ class BatchBoltTask(BoltTask):
         if not halves:
             for tup in failed:
                 self.give_up(tup, failure)
-        if failure.attempts == OPEN and self.halves:
+        if failure.attempts == OPEN and self.waits_for_stores:
             self.count_failed_call(failure.error)
 
     def count_failed_call(self, error: str | None) -> None:
         """Count a failed call; pause if none has succeeded for long."""
         now = self.now()
+        failing.begin(self, now)
+        self.last_error = error
         self.failed_calls += 1
-        if self.failed_calls == 1 and not self.failed_for:
-            self.failing_since = now
-        if (
-            self.probing is None
-            and self.failed_calls >= DOWN_TUPLES
-            and now - self.failing_since >= DOWN_SECS
-        ):
-            self.last_error = error
-            self.probing = Probing(now, Random(self.id))
+        self.failed_parts += 1
+        # Parts are executed in turn, and nothing has succeeded meanwhile: both halves of a part failed, or one is left.
+        at_least = (self.failed_parts + 1) // 2
+        self.claims[failing.OWN] = max(at_least, self.claims.get(failing.OWN, 0))
+        if self.failed_calls >= DOWN_TUPLES and now - self.failing_since >= DOWN_SECS:
+            failing.pause(self)
+        failing.judge(self)
 
     def ack_all(self, tups: list[Tuple]) -> None:
         """Ack the tuples that the user neither acked nor failed. A call for each tuple would keep the thread busy and delay the

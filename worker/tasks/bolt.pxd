@@ -23,6 +23,9 @@ cdef class BoltTask(Task):
     cdef public bint end_called
     cdef public dict failed_for
     cdef public object probing
+    cdef public dict claims
+    cdef public bint is_down
+    cdef public bint waits_for_stores
     cdef public double failing_since
     cdef public object last_error
     cdef public object on_failure

@@ -14,22 +14,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from random import Random
 from typing import Any
 
 from squall.running_calls import CallMark
-from squall.transport.frames import COUNTS, OPEN, RECOVERED, Batch
+from squall.transport.frames import COUNTS, OPEN, Batch
 from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
 from topology_api import Bolt, EmitError, FailTuple, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from topology_api.wording import is_error
 from worker.errors.reports import failure_text
+from worker.tasks import failing
 from worker.tasks.emitter import NOTHING, BoltEmitter, short
 from worker.tasks.probing import Probing
 from worker.tasks.task import RUN_SECONDS, Task, TaskSetup
 from worker.tracking.ack_batch import AckBatch
-from worker.tracking.ids import task_of
 
 try:
     import cython
@@ -110,6 +109,11 @@ class BoltTask(Task):
         self.failed_for: dict[int, int] = {}
         #: The probes while the task is down; None: it executes its input.
         self.probing: Probing | None = None
+        #: What spout tasks know of the failures since the last success (spout task -> tuples), and whether that showed the task
+        #: to be down.
+        self.claims: dict[int, int] = {}
+        self.is_down = False
+        self.waits_for_stores = self.context.conf["topology.on.outage"] == "wait"
         #: The time of the first failure since the last success, and the error of the last one.
         self.failing_since = 0.0
         self.last_error: str | None = None
@@ -171,14 +175,10 @@ class BoltTask(Task):
         if self.on_failure is not None:
             self.on_failure(tup, shown)
         if failure.attempts == OPEN:
-            if not self.failed_for:
-                self.failing_since = self.now()
-            self.failed_for.update((task_of(root), root) for root in trees_of(tup))
-            self.last_error = failure.error
-            # Of several failures, such as those of calls that were running when the pause began, one makes it longer.
-            if self.probing is not None and self.now() >= self.probing.due:
-                self.probing.failed(self.now())
+            failing.failed(self, trees_of(tup), failure.error)
         self.failures += [(root, failure) for root in trees_of(tup)]
+        if self.is_down and failure.attempts == OPEN:
+            failing.tell_down(self, trees_of(tup))
         tup._root = SETTLED
         if self.observer is not None:
             self.observer.failed(tup, shown)
@@ -198,22 +198,15 @@ class BoltTask(Task):
 
         `root`: a tree of the tuple that succeeded.
         """
-        if self.failed_for:
-            success = Failure(RECOVERED, self.spec.id, self.id, None, root)
-            self.failures += [(failed, success) for failed in self.failed_for.values()]
-            self.failed_for.clear()
-        self.probing = None
+        failing.succeeded(self, root)
 
     def pause_for(self, root: int) -> None:
         """Pause, at the request of a spout task that considers this task down. `root`: a root id of that task.
 
         A task that has not failed since its last success, or not in this process, does not pause: it reports its next success.
         """
-        spout = task_of(root)
-        if spout not in self.failed_for:
-            self.failed_for[spout] = root
-        elif self.probing is None:
-            self.probing = Probing(self.now(), Random(self.id))
+        if not failing.expect(self, root, self.now(), None):
+            failing.go_down(self)
 
     def may_execute(self, now: float) -> bool:
         """Return whether input may be executed now: the task is not down, or a probe is due."""

@@ -34,7 +34,7 @@ def own_trees(task: SpoutTask, completed: list[Emission]) -> list[Emission]:
     task.acked += len(resent)
     for emission in resent:
         if emission[6] is not None:
-            task.outages.end()
+            task.outages.end(emission[6])
     return own
 
 

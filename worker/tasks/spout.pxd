@@ -16,7 +16,7 @@ cdef class SpoutTask(Task):
     cdef public SpoutWait wait
     cdef public object replay
     cdef public object outages
-    cdef public list to_pause
+    cdef public list to_tell
     cdef public Py_ssize_t undecided
     cdef public object letters
     cdef public bint active

@@ -15,7 +15,7 @@ from typing import Any
 
 from squall.dead_letters.letter import UNDONE
 from squall.reports.histogram import LatencyHistogram
-from squall.transport.frames import DIED, HUNG, RECOVERED
+from squall.transport.frames import REPORTS
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
 from topology_api.wording import is_error
 from worker.errors.reports import failure_text
@@ -30,11 +30,11 @@ from worker.tasks.final_failures import (
     send_again,
 )
 from worker.tasks.spout_letters import ForBolt, Resent, SpoutLetters
+from worker.tasks.spout_verdicts import is_last_resort, most_waiting, reassess
 from worker.tasks.spout_wait import SpoutWait, seconds_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.ack_batch import AckColumns
-from worker.tracking.outages import DOWN_TUPLES, Outages
-from worker.tracking.replay_policy import replay_delay
+from worker.tracking.outages import Outages
 from worker.tracking.tracker import Emission, Tracker
 
 try:
@@ -67,8 +67,8 @@ class SpoutTask(Task):
             conf["topology.on.outage"] == "wait",
             None if give_up_secs is None else float(give_up_secs),  # type: ignore[arg-type]
         )
-        #: Bolt tasks that have just failed a tuple although they are down: they are to pause.
-        self.to_pause: list[int] = []
+        #: Bolt tasks that have just failed a tuple: they are to hear what this task knows of their failures.
+        self.to_tell: list[int] = []
         #: While failed trees are handled: how many of them are left.
         self.undecided = 0
         self.letters = SpoutLetters(self.context)
@@ -134,11 +134,12 @@ class SpoutTask(Task):
         return bool(tracker.completed or tracker.failed or tracker.untracked or self.letters.due)
 
     def at_limit(self) -> bool:
-        """Return whether the pending limit stops the spout. The number of trees that wait for a replay has the same limit."""
+        """Return whether the pending limit stops the spout, or the limit of trees that wait for a replay."""
         limit = self.max_pending
-        return limit is not None and (
-            self.tracker.pending >= limit or len(self.replays) + self.letter_places >= limit
-        )
+        if limit is None or self.tracker.pending >= limit:
+            return limit is not None
+        waiting = len(self.replays) + self.letter_places
+        return waiting >= limit and waiting >= most_waiting(self, limit)
 
     def wants_flush(self) -> bool:
         """Return whether the spout waits for trees, so that batch bolts should execute their gathered tuples."""
@@ -293,7 +294,7 @@ class SpoutTask(Task):
             if self.outages.alive:
                 for emission in completed:
                     if emission[6] is not None:
-                        self.outages.end()
+                        self.outages.end(emission[6])
         if tracker.untracked and self.produced < enough:
             untracked, tracker.untracked = own_trees(self, tracker.untracked), []
             tracker.untracked[:0] = self.give_acks(untracked, enough)
@@ -301,8 +302,8 @@ class SpoutTask(Task):
             failed, tracker.failed = tracker.failed, []
             for number, (failed_one, failure) in enumerate(failed, 1):
                 self.undecided = len(failed) - number
-                if failure.reason in (RECOVERED, DIED, HUNG):
-                    self.reassess(failed_one, failure, now)
+                if failure.reason in REPORTS:
+                    reassess(self, failed_one, failure, now)
                 elif failed_one is not None:
                     self.decide(failed_one, failure, now)
                 if self.produced >= enough:
@@ -361,52 +362,15 @@ class SpoutTask(Task):
         if history is None:
             history = outages.begin()
             emission = (*emission[:6], history)
-        if outages.failed(history, failure, now) and failure.task is not None:
-            self.to_pause.append(failure.task)
-        if outages.spent(history, replay.max_attempts, now) or self.is_last_resort(emission, failure):
+        outages.failed(history, failure, now)
+        if failure.task is not None:
+            self.to_tell.append(failure.task)
+        if outages.spent(history, replay.max_attempts, now) or is_last_resort(self, emission, failure, now):
             self.give_up(emission, history.last or failure)
             return
         self.replay_number += 1
-        heapq.heappush(self.replays, (now + replay_delay(replay, emission[4]), self.replay_number, emission))
-
-    def is_last_resort(self, emission: Emission, failure: Failure) -> bool:
-        """Whether no verdict on a failed emission can come: it has used its attempts, the source has ended, and the tuples that
-        are left have all failed before, and are too few for a verdict on a task.
-        """
-        most = self.replay.max_attempts if self.replay is not None else None
-        outages = self.outages
-        if not self.finished or most is None or outages.on_trial or outages.is_down(failure.task):
-            return False
-        if emission[4] - (0 if emission[6] is None else emission[6].excused) < most:
-            return False
-        left = self.tracker.pending - self.letters.for_bolts + len(self.replays) + self.undecided
-        return outages.alive < DOWN_TUPLES and left <= outages.alive - 1
-
-    def reassess(self, by: Emission | None, report: Failure, now: float) -> None:
-        """Handle the success of a bolt task that had failed, or the report of a call in which a worker died: earlier failures
-        may count now. `by`: the emission that succeeded, if it is known.
-        """
-        assert report.task is not None
-        outages, replay = self.outages, self.replay
-        if report.reason == RECOVERED:
-            counted = outages.recovered(report.task, None if by is None else by[6])
-        else:
-            history = outages.died(report, now)
-            counted = [] if history is None else [history]
-            if counted and outages.is_down(report.task):
-                self.to_pause.append(report.task)
-        if replay is None or not any(outages.spent(each, replay.max_attempts, now) for each in counted):
-            return
-        waiting, self.replays = self.replays, []
-        spent: list[tuple[float, int, Emission]] = []
-        for entry in waiting:
-            history = entry[2][6]
-            is_spent = history is not None and outages.spent(history, replay.max_attempts, now)
-            (spent if is_spent else self.replays).append(entry)
-        heapq.heapify(self.replays)
-        for _, _, emission in sorted(spent):
-            assert emission[6] is not None and emission[6].last is not None
-            self.give_up(emission, emission[6].last)
+        delay = outages.delay(replay, emission[4], history)
+        heapq.heappush(self.replays, (now + delay, self.replay_number, emission))
 
     def give_up(self, emission: Emission, failure: Failure) -> None:
         """Fail an emission for good. If its replays are used up, it becomes a dead letter first."""
@@ -416,7 +380,7 @@ class SpoutTask(Task):
             make_room(self, -1)
             return
         if history is not None:
-            self.outages.end()
+            self.outages.end(history)
         failure = replace(failure, attempts=emission[4])
         if failure.reason == "stopped" or (self.replay is None and type(message_id) is not Resent):
             fail_for_good(self, emission, failure)

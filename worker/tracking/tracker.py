@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from squall.transport.frames import DIED, HUNG, OPEN, RECOVERED
+from squall.transport.frames import BURST, DIED, DOWN, HUNG, OPEN, RECOVERED
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
 from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
@@ -63,7 +63,8 @@ class Tracker:
         #: Completed trees that were not collected yet. Failed trees are in `failed`.
         self.completed: list[Emission] = []
         #: In their order, with the successes between them: (emission that succeeded, if its tree is open; `RECOVERED`), and the
-        #: calls in which workers died: (None; `DIED` or `HUNG`). In these, and in a loss, `attempts` is the tree's root.
+        #: calls in which workers died: (None; `DIED` or `HUNG`). In these, and in a loss, `attempts` is the tree's root. The
+        #: verdicts of bolt tasks are among them: (None; `DOWN` or `BURST`).
         self.failed: list[tuple[Emission | None, Failure]] = []
         #: Emissions with a message id while acking is off: they are acked at once.
         self.untracked: list[Emission] = []
@@ -164,6 +165,9 @@ class Tracker:
             slot = root & _SLOT_MASK
             is_open = root > 0 and slot < self.size and self.roots[slot] == root
             self.failed.append((self.emissions[slot] if is_open else None, failure))
+            return
+        if failure.reason in (DOWN, BURST):
+            self.failed.append((None, failure))
             return
         if failure.reason in (DIED, HUNG):  # the loss is known by now, or it becomes known here
             self.fail(root, Failure("lost", failure.component, failure.task, failure.error, OPEN))

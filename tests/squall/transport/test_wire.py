@@ -23,6 +23,7 @@ from squall.transport.frames import (
     CyclePhase,
     CycleProbe,
     CycleReply,
+    FailureClaim,
     Frame,
     KeepAlive,
 )
@@ -139,6 +140,7 @@ def test_a_control_frame_is_decoded_completely() -> None:
         flush=True,
         cycles=[CycleProbe(0, 4)],
         down=[(6, 12345), (6, 0), (7, -1)],
+        claims=[(6, 99, FailureClaim(2, 1.5, "away", False)), (7, 99, FailureClaim(3, 7.0, None, True))],
     )
     assert through(control) == control
     assert bool(control)
