@@ -1,0 +1,126 @@
+"""The guards of the epochs' protocol, each removed in turn: the simulation must miss every one of them.
+
+A mutant replaces one method for as long as `mutated` lasts. Its name says what then happens.
+Must not know: how runs are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from tests.epochs import epoch_mutants_of_log as of_log
+from tests.epochs import epoch_mutants_of_tasks as of_tasks
+from tests.epochs.epoch_stores import Outside
+from tests.epochs.epoch_tasks import SimulatedTask
+from worker.epochs.after_commit import AfterCommit
+from worker.epochs.alignment import Alignment
+from worker.epochs.coordinator import Coordinator
+from worker.epochs.delivery import ReceivingSide
+from worker.epochs.emissions import Emissions
+from worker.epochs.log import LogView, LogWriter
+from worker.epochs.parking import Parking
+from worker.epochs.participant import Participant
+from worker.epochs.sinks import Showing
+from worker.epochs.snapshot_files import SweepFiles
+
+#: Class, name of a method, and what makes the mutant's method of it.
+Patch = tuple[type, str, Callable[[Any], Any]]
+
+#: Name -> what is replaced.
+MUTANTS: Final[dict[str, Patch]] = {
+    "a lost answer counts as stored": (LogWriter, "put_answered", of_log.no_read_back),
+    "a lost answer counts as not stored": (Coordinator, "put_answered", of_log.lost_is_failed),
+    "the token of a record is not compared": (LogWriter, "records_read", of_log.token_not_compared_in_log),
+    "who lost the lead leads on": (LogView, "add", of_log.leads_on),
+    "a record is put over another": (Outside, "put", of_log.put_over),
+    "tasks return before the record stands": (Coordinator, "rewind", of_log.restore_early),
+    "a commit does not wait for all snapshots": (Coordinator, "may_commit", of_log.commit_half),
+    "tasks run before all have returned": (Coordinator, "may_resume", of_log.resume_half),
+    "the coordinator hears other rewind numbers": (Coordinator, "message", of_log.any_rewind),
+    "an outdated coordinator leads": (LogWriter, "is_outdated", of_log.not_outdated),
+    "completed before the commit": (Coordinator, "snapshot_written", of_log.completed_uncommitted),
+    "a rewind forgets the acks of its commit": (Participant, "restore", of_tasks.no_acks_in_rewind),
+    "completed before all is visible": (Coordinator, "end_if_done", of_log.completed_early),
+    "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
+    "an epoch number is used again": (LogView, "begin_rewind", of_log.number_again),
+    "what may still be committed is swept": (SweepFiles, "may_remove", of_log.sweep_more),
+    "the newest commit is swept": (Coordinator, "sweep", of_log.keep_less),
+    "frames from before a rewind are executed": (Participant, "admit", of_tasks.admit_all),
+    "a deposed coordinator is followed": (Participant, "message", of_tasks.older_restore),
+    "a snapshot from before a rewind counts": (Participant, "snapshot_written", of_tasks.late_answers),
+    "a handle from before a rewind counts": (Participant, "prepared", of_tasks.late_handles),
+    "the barrier behind the outbox": (SimulatedTask, "send_barrier", of_tasks.barrier_behind),
+    "outboxes not in the snapshot": (Participant, "end_epoch", of_tasks.without("outboxes")),
+    "held tuples not in the snapshot": (Participant, "end_epoch", of_tasks.without("held")),
+    "ended inputs as of later": (Participant, "end_epoch", of_tasks.snapshot_late),
+    "parked tuples not in the snapshot": (Parking, "content", of_tasks.constant([])),
+    "acks at the barrier": (Participant, "end_epoch", of_tasks.acks_at_barrier),
+    "acks again": (Emissions, "commit", of_tasks.acks_twice),
+    "acks of void epochs": (Emissions, "rewind", of_tasks.acks_of_void),
+    "values of a spout that cannot rewind are lost": (Emissions, "rewind", of_tasks.no_again),
+    "values of a spout that cannot rewind come twice": (Participant, "snapshots_read", of_tasks.again_twice),
+    "held frames are released early": (Alignment, "arrive", of_tasks.released_early),
+    "the first barrier is enough": (Alignment, "let_in", of_tasks.first_barrier),
+    "an ended input is waited for": (Alignment, "let_in", of_tasks.ended_waits),
+    "closing edges are not recorded": (Alignment, "arrive", of_tasks.not_recorded),
+    "doubled frames count twice": (ReceivingSide, "arrive", of_tasks.doubles),
+    "gaps are stepped over": (ReceivingSide, "arrive", of_tasks.steps_over),
+    "dead letters before the commit": (Parking, "close", of_tasks.letters_at_once),
+    "dead letters survive a rewind": (Parking, "restore", of_tasks.open_letters_stay),
+    "outcomes before the commit": (AfterCommit, "add", of_tasks.shown_early),
+    "handles are not carried on": (AfterCommit, "restore", of_tasks.dropped_handles),
+    "outcomes are dropped by a rewind": (AfterCommit, "restore", of_tasks.restored_before_shown),
+    "a lost confirmation counts": (Showing, "answered", of_tasks.forgotten_at_once),
+    "the token is not compared": (Outside, "write", of_tasks.token_not_compared),
+    "an heir uses its own token": (Showing, "step", of_tasks.own_token),
+    "committed handles are aborted": (AfterCommit, "void", of_tasks.abort_committed),
+    "epochs are shown in any order": (AfterCommit, "next", of_tasks.shown_in_any_order),
+    "indices that are gone are forgotten": (SimulatedTask, "choose_files", of_tasks.only_own_index),
+}
+
+
+#: Mutants that a few seeds find: these are tried in the fast tests.
+QUICK: Final = frozenset(
+    {
+        "a commit does not wait for all snapshots",
+        "a lost answer counts as not stored",
+        "a lost answer counts as stored",
+        "a record is put over another",
+        "acks again",
+        "acks at the barrier",
+        "acks of void epochs",
+        "an ended input is waited for",
+        "an outdated coordinator leads",
+        "committed handles are aborted",
+        "completed before all is visible",
+        "completed before the commit",
+        "dead letters before the commit",
+        "doubled frames count twice",
+        "ended inputs as of later",
+        "held frames are released early",
+        "held tuples not in the snapshot",
+        "outboxes not in the snapshot",
+        "outcomes are dropped by a rewind",
+        "outcomes before the commit",
+        "parked tuples not in the snapshot",
+        "tasks run before all have returned",
+        "the barrier behind the outbox",
+        "the next barrier before the commit",
+        "the token is not compared",
+        "who lost the lead leads on",
+    }
+)
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """Remove a guard for a while."""
+    owner, method, make = MUTANTS[name]
+    old = vars(owner)[method]
+    setattr(owner, method, make(old))
+    try:
+        yield
+    finally:
+        setattr(owner, method, old)

@@ -1,0 +1,124 @@
+"""Outcomes promise: each is visible once and after its commit, whatever answers are lost; a failed tuple is tried again where
+it failed, and is one dead letter.
+"""
+
+from __future__ import annotations
+
+from topology_api import Replay
+from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
+from worker.epochs.emissions import Emissions
+from worker.epochs.parking import Parking
+from worker.epochs.sinks import CommitHandle, ReadToken, ShowAnswer, Showing, ShowLetters, WriteRows, heir_of
+
+
+def showing(*outcomes: EpochOutcome, committed: int) -> Showing:
+    """The outcomes of a commit's snapshots, about to be shown."""
+    found = AfterCommit()
+    found.restore(outcomes, committed)
+    return Showing(found)
+
+
+def test_nothing_is_shown_before_its_commit_and_then_in_order() -> None:
+    shows = showing(
+        EpochOutcome(2, 0, HANDLE, "b"),
+        EpochOutcome(1, 0, HANDLE, "a"),
+        EpochOutcome(3, 0, LETTERS, ["c"]),
+        committed=2,
+    )
+    assert shows.step() == CommitHandle(1, "a")
+    assert shows.step() is None, "one at a time"
+    shows.answered(ShowAnswer.UNKNOWN)
+    assert shows.step() == CommitHandle(1, "a"), (
+        "it may be visible or not: committing it again changes nothing"
+    )
+    shows.answered(ShowAnswer.DONE)
+    assert shows.step() == CommitHandle(2, "b")
+    shows.answered(ShowAnswer.DONE)
+    assert shows.step() is None and shows.after_commit.shown
+    shows.after_commit.commit(3)
+    assert shows.step() == ShowLetters(3, ["c"])
+
+
+def test_rows_whose_answer_was_lost_are_not_written_again_if_the_token_says_that_they_are_there() -> None:
+    shows = showing(EpochOutcome(5, 0, ROWS, ["x"]), EpochOutcome(6, 0, ROWS, ["y"]), committed=6)
+    assert shows.step() == ReadToken(0)
+    shows.token_read(0, 3)
+    assert shows.step() == WriteRows(5, 0, ["x"], expected=3)
+    shows.answered(ShowAnswer.UNKNOWN)
+    assert shows.step() == ReadToken(0)
+    shows.token_read(0, 5)
+    assert shows.step() == WriteRows(6, 0, ["y"], expected=5)
+    shows.answered(ShowAnswer.REFUSED)
+    assert shows.step() == ReadToken(0)
+    shows.token_read(0, 6)
+    assert shows.step() is None and shows.after_commit.shown
+
+
+def test_rows_of_an_index_that_is_gone_are_written_under_its_own_token() -> None:
+    assert [heir_of(index, 2) for index in range(4)] == [0, 1, 0, 1]
+    shows = showing(EpochOutcome(4, 2, ROWS, ["x"]), committed=4)
+    assert shows.step() == ReadToken(2)
+    shows.token_read(2, 0)
+    assert shows.step() == WriteRows(4, 2, ["x"], expected=0)
+
+
+def test_void_outcomes_are_given_back_and_committed_ones_stay() -> None:
+    shows = showing(EpochOutcome(4, 0, HANDLE, "a"), EpochOutcome(5, 0, HANDLE, "b"), committed=4)
+    assert shows.after_commit.void(4) == [EpochOutcome(5, 0, HANDLE, "b")]
+    assert shows.step() == CommitHandle(4, "a")
+
+
+def test_a_parked_tuple_is_tried_after_doubling_delays_and_then_is_one_letter() -> None:
+    replay = Replay(max_attempts=3, first_delay=1.0)
+    parking = Parking("count/0", limit=1)
+    parking.park("tuple", "KeyError", replay, 10.0)
+    assert parking.full and parking.due(10.9) is None and parking.next_due() == 11.0
+    first = parking.due(11.0)
+    assert first is not None
+    parking.failed(first, "KeyError", replay, 11.0)
+    assert parking.next_due() == 13.0
+    second = parking.due(13.0)
+    assert second is not None
+    parking.failed(second, "KeyError", replay, 13.0)
+    assert not parking.full
+    (letter,) = parking.close(7)
+    assert (letter.id, letter.item, letter.attempts) == ("count/0/7/0", "tuple", 3)
+    assert parking.close(8) == []
+
+
+def test_a_rewind_brings_a_parked_tuple_back_with_its_failures_by_another_clock() -> None:
+    parking = Parking("count/0", limit=5)
+    parking.park("tuple", "KeyError", Replay(max_attempts=2, first_delay=4.0), 10.0)
+    there = Parking("count/0", limit=5)
+    there.restore(parking.content(11.0), 500.0)
+    assert there.next_due() == 503.0
+    again = there.due(503.0)
+    assert again is not None
+    there.failed(again, "KeyError", Replay(max_attempts=2), 503.0)
+    assert len(there.close(1)) == 1
+
+
+def test_emissions_are_acked_once_and_those_of_void_epochs_are_not() -> None:
+    emissions = Emissions(rewindable=True)
+    emissions.add("a", "values")
+    emissions.add(None, "untracked")
+    emissions.close(1)
+    emissions.add("b", "values")
+    emissions.close(3)
+    assert emissions.commit(1) == ["a"] and emissions.commit(2) == []
+    emissions.rewind()
+    assert emissions.commit(3) == [] and emissions.next_again() is None
+
+
+def test_a_spout_that_cannot_rewind_emits_its_values_again_in_their_order() -> None:
+    emissions = Emissions(rewindable=False)
+    for number in range(3):
+        emissions.add(number, f"values {number}")
+        emissions.close(number + 1)
+    emissions.add(3, "values 3")
+    emissions.commit(1)
+    emissions.rewind()
+    assert emissions.next_again() == (1, "values 1")
+    emissions.add(1, "values 1")
+    emissions.rewind()
+    assert [kept[0] for kept in emissions.again] == [1, 2, 3]

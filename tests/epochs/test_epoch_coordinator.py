@@ -1,0 +1,181 @@
+"""The coordinator promises: tasks hear only what stands in the log, and nothing is decided while a record may or may not
+stand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from worker.epochs.coordinator import (
+    Coordinator,
+    CoordinatorEffect,
+    EpochPhase,
+    EpochsEnded,
+    IllegalPhase,
+    ReadyForChange,
+    SendToTask,
+)
+from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
+from worker.epochs.messages import (
+    BeginEpochEnd,
+    CommitApplied,
+    EpochCommitted,
+    RestoreTask,
+    ResumeTask,
+    RewindWanted,
+    SnapshotWritten,
+    TaskRestored,
+)
+from worker.epochs.records import CommitRecord, EndRecord, LeadRecord, LogRecord, RewindRecord, SnapshotFile
+
+TASKS = {"in/0": 1, "out/0": 1}
+
+
+def sent(effects: list[CoordinatorEffect], kind: type) -> list[Any]:
+    """The messages of a kind."""
+    return [
+        each.message for each in effects if isinstance(each, SendToTask) and isinstance(each.message, kind)
+    ]
+
+
+def written(effects: list[CoordinatorEffect]) -> LogRecord:
+    """The one record that is put."""
+    (put,) = [each for each in effects if isinstance(each, PutRecord)]
+    return put.record
+
+
+def running(records: tuple[LogRecord, ...] = ()) -> Coordinator:
+    """A coordinator whose tasks run."""
+    found = Coordinator("me", 1, TASKS, interval=1.0)
+    assert found.start() == [ReadLog(0)]
+    found.records_read(records, 0.0)
+    if records:
+        found.records_read((), 0.0)
+    found.put_answered(PutAnswer.STORED, 0.0)
+    for task in TASKS:
+        effects = found.message(task, TaskRestored(found.view.rewind), 0.0)
+    assert len(sent(effects, ResumeTask)) == 2
+    return found
+
+
+def snapshots(of: Coordinator, finished: bool = False) -> list[CoordinatorEffect]:
+    """Every task reports its snapshot."""
+    effects: list[CoordinatorEffect] = []
+    for task in TASKS:
+        message = SnapshotWritten(of.view.rewind, of.view.next_epoch, SnapshotFile(task, "d"), finished)
+        effects = of.message(task, message, 1.0)
+    return effects
+
+
+def test_an_epoch_is_committed_when_every_snapshot_is_written_and_tasks_hear_of_it_when_the_record_stands() -> (
+    None
+):
+    coordinator = running()
+    assert coordinator.tick(0.5) == []
+    assert len(sent(coordinator.tick(1.0), BeginEpochEnd)) == 2
+    record = written(snapshots(coordinator))
+    assert isinstance(record, CommitRecord) and set(record.files) == set(TASKS)
+    assert [type(each) for each in coordinator.put_answered(PutAnswer.UNKNOWN, 1.0)] == [ReadLog]
+    assert len(sent(coordinator.records_read((record,), 1.0), EpochCommitted)) == 2
+
+
+def test_nothing_is_decided_while_a_commit_may_or_may_not_stand() -> None:
+    coordinator = running()
+    coordinator.tick(1.0)
+    record = written(snapshots(coordinator))
+    coordinator.put_answered(PutAnswer.UNKNOWN, 1.0)
+    assert coordinator.message("in/0", RewindWanted(1, "a frame is lost"), 1.0) == []
+    assert coordinator.assign(2, {"in/0": 2, "out/0": 1}, 1.0) == []
+    coordinator.kill(deadline=1.5)
+    assert coordinator.tick(2.0) == []
+    effects = coordinator.records_read((record,), 2.0)
+    assert isinstance(written(effects), RewindRecord), (
+        "the rewind follows, to the epoch that turned out to count"
+    )
+    assert sent(effects, RestoreTask) == []
+    (message, _) = sent(coordinator.put_answered(PutAnswer.STORED, 2.0), RestoreTask)
+    assert (message.rewind, message.epoch) == (3, 1)
+
+
+def test_messages_of_another_rewind_number_are_refused() -> None:
+    coordinator = running()
+    coordinator.message("in/0", RewindWanted(1, "a frame is lost"), 0.0)
+    coordinator.put_answered(PutAnswer.STORED, 0.0)
+    assert coordinator.phase is EpochPhase.RESTORING
+    for task in TASKS:
+        assert coordinator.message(task, TaskRestored(1), 0.0) == []
+    assert coordinator.phase is EpochPhase.RESTORING
+
+
+def test_who_lost_the_lead_does_nothing_more() -> None:
+    coordinator = running()
+    coordinator.tick(1.0)
+    snapshots(coordinator)
+    coordinator.put_answered(PutAnswer.TAKEN, 1.0)
+    assert coordinator.records_read((LeadRecord("other:1", "other", 2),), 1.0) == [LeadLost()]
+    coordinator.kill(deadline=1.0)
+    assert coordinator.tick(9.0) == [] and coordinator.assign(3, TASKS, 9.0) == []
+
+
+def test_a_coordinator_of_an_older_assignment_does_not_lead() -> None:
+    coordinator = Coordinator("me", 1, TASKS, interval=1.0)
+    coordinator.start()
+    coordinator.records_read((LeadRecord("other:1", "other", 2),), 0.0)
+    assert coordinator.phase is EpochPhase.DEPOSED
+
+
+def test_a_planned_change_begins_with_a_last_epoch_and_the_new_assignment_with_a_rewind_to_it() -> None:
+    coordinator = running()
+    coordinator.plan_change()
+    assert {message.last for message in sent(coordinator.tick(0.1), BeginEpochEnd)} == {True}
+    snapshots(coordinator)
+    assert ReadyForChange(1) in coordinator.put_answered(PutAnswer.STORED, 0.2)
+    assert coordinator.plan_change() == [ReadyForChange(1)], "a Nimbus that was restarted asks again"
+    assert coordinator.tick(9.0) == [], "spouts have stopped: there is nothing to commit"
+    assert isinstance(written(coordinator.assign(2, {"in/0": 1, "out/0": 2}, 9.0)), RewindRecord)
+    messages = sent(coordinator.put_answered(PutAnswer.STORED, 9.0), RestoreTask)
+    assert {(message.epoch, message.assignment) for message in messages} == {(1, 2)}
+
+
+def test_a_planned_change_can_be_called_off() -> None:
+    coordinator = running()
+    coordinator.plan_change()
+    assert coordinator.call_off(0.0) == []
+    coordinator.plan_change()
+    coordinator.tick(0.1)
+    snapshots(coordinator)
+    coordinator.put_answered(PutAnswer.STORED, 0.2)
+    assert isinstance(written(coordinator.call_off(0.3)), RewindRecord), "the spouts have to go on"
+
+
+@pytest.mark.parametrize(
+    ("finished", "kill", "reason"), [(True, False, "completed"), (False, True, "killed")]
+)
+def test_the_end_is_written_after_the_last_commit_is_visible(finished: bool, kill: bool, reason: str) -> None:
+    coordinator = running()
+    if kill:
+        coordinator.kill(deadline=60.0)
+    coordinator.tick(1.0)
+    snapshots(coordinator, finished)
+    coordinator.put_answered(PutAnswer.STORED, 1.0)
+    assert coordinator.message("in/0", CommitApplied(1, 1), 1.0) == []
+    record = written(coordinator.message("out/0", CommitApplied(1, 1), 1.0))
+    assert isinstance(record, EndRecord) and (record.epoch, record.reason) == (1, reason)
+    assert EpochsEnded(reason) in coordinator.put_answered(PutAnswer.STORED, 1.0)
+
+
+def test_at_the_deadline_of_a_kill_what_is_not_committed_is_void() -> None:
+    coordinator = running()
+    coordinator.kill(deadline=5.0)
+    coordinator.tick(1.0)
+    record = written(coordinator.tick(5.0))
+    assert isinstance(record, EndRecord) and record.epoch == 0
+
+
+def test_a_phase_that_cannot_follow_changes_nothing() -> None:
+    coordinator = running()
+    with pytest.raises(IllegalPhase, match="HALTED cannot follow OPEN"):
+        coordinator.enter(EpochPhase.HALTED)
+    assert coordinator.phase is EpochPhase.OPEN

@@ -1,0 +1,154 @@
+"""The log of epochs promises: one leader at a time, no record but its own after its lead, and nothing decided while an
+answer is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from worker.epochs.log import (
+    LeadLost,
+    LogEffect,
+    LogRead,
+    LogView,
+    LogWriter,
+    PutAnswer,
+    PutRecord,
+    ReadLog,
+    RecordStands,
+)
+from worker.epochs.records import (
+    BadLog,
+    CommitRecord,
+    EndRecord,
+    LeadRecord,
+    LogRecord,
+    RewindRecord,
+    decode_record,
+    encode_record,
+)
+
+
+def view_of(records: Sequence[LogRecord], keep: int = 10) -> LogView:
+    """What records say together."""
+    view = LogView(keep)
+    for record in records:
+        view.add(record)
+    return view
+
+
+def leading(records: Sequence[LogRecord] = ()) -> LogWriter:
+    """A writer that leads, after other records."""
+    writer = LogWriter(view_of(records), "me")
+    writer.write(LeadRecord("me:lead", "me", 1))
+    writer.put_answered(PutAnswer.STORED)
+    return writer
+
+
+OTHERS_LEAD = LeadRecord("other:1", "other", 2)
+
+
+def test_a_record_whose_answer_was_lost_is_found_by_its_token() -> None:
+    writer = leading()
+    commit = CommitRecord("me:1", 1, 1, {})
+    assert writer.write(commit) == [PutRecord(2, commit)]
+    assert writer.put_answered(PutAnswer.UNKNOWN) == [ReadLog(1)]
+    assert writer.busy and writer.view.epoch == 0
+    assert writer.records_read([commit]) == [RecordStands(commit)]
+    assert not writer.busy and writer.view.epoch == 1
+
+
+def test_a_record_that_is_not_there_yet_is_put_again_at_its_number_and_nothing_else_is() -> None:
+    writer = leading()
+    commit = CommitRecord("me:1", 1, 1, {})
+    writer.write(commit)
+    writer.put_answered(PutAnswer.UNKNOWN)
+    assert writer.records_read([]) == [PutRecord(2, commit)]
+    assert writer.put_answered(PutAnswer.TAKEN) == [ReadLog(1)], (
+        "the first put has arrived meanwhile, or another's"
+    )
+    with pytest.raises(RuntimeError):
+        writer.write(RewindRecord("me:2", 1))
+    assert writer.records_read([commit]) == [RecordStands(commit)]
+
+
+def test_a_log_that_cannot_be_read_is_read_again() -> None:
+    writer = leading()
+    writer.write(RewindRecord("me:1", 1))
+    writer.put_answered(PutAnswer.UNKNOWN)
+    assert writer.records_read(None) == [ReadLog(1)]
+    assert writer.busy
+
+
+def test_who_finds_another_lead_at_its_number_leads_no_longer() -> None:
+    writer = leading()
+    writer.write(CommitRecord("me:1", 1, 1, {}))
+    writer.put_answered(PutAnswer.TAKEN)
+    assert writer.records_read([OTHERS_LEAD]) == [LeadLost()]
+    assert not writer.busy and not writer.leads and writer.view.epoch == 0
+
+
+def test_who_led_for_a_moment_leads_no_longer() -> None:
+    writer = LogWriter(LogView(), "me")
+    lead = LeadRecord("me:1", "me", 2)
+    writer.write(lead)
+    writer.put_answered(PutAnswer.UNKNOWN)
+    assert writer.records_read([lead, OTHERS_LEAD]) == [LeadLost()]
+
+
+def test_who_is_to_lead_takes_the_next_number_after_what_the_earlier_leader_wrote() -> None:
+    writer = LogWriter(view_of([OTHERS_LEAD]), "me")
+    lead = LeadRecord("me:1", "me", 2)
+    assert writer.write(lead) == [PutRecord(2, lead)]
+    writer.put_answered(PutAnswer.TAKEN)
+    effects: list[LogEffect] = writer.records_read([CommitRecord("other:2", 1, 1, {})])
+    assert effects == [PutRecord(3, lead)]
+
+
+def test_a_coordinator_of_an_older_assignment_does_not_take_the_lead() -> None:
+    writer = LogWriter(LogView(), "me")
+    writer.write(LeadRecord("me:1", "me", 1))
+    writer.put_answered(PutAnswer.TAKEN)
+    assert writer.records_read([OTHERS_LEAD]) == [LeadLost()]
+    assert writer.read() == [ReadLog(1)] and writer.records_read([]) == [LogRead()]
+
+
+def test_an_epoch_number_is_never_used_twice() -> None:
+    view = view_of([LeadRecord("a:1", "a", 1), CommitRecord("a:2", 1, 1, {}), RewindRecord("a:3", 1)])
+    assert view.next_epoch == 3, "epoch 2 may have been begun"
+    assert (view.rewind, view.epoch) == (3, 1)
+
+
+def test_the_newest_commits_are_kept() -> None:
+    records: list[LogRecord] = [LeadRecord("a:1", "a", 1)]
+    records += [CommitRecord(f"a:{n}", n, 1, {}) for n in range(1, 6)]
+    assert [commit.epoch for commit in view_of(records, keep=2).commits] == [4, 5]
+
+
+def test_a_log_can_go_on_in_another_submission() -> None:
+    ended = view_of([LeadRecord("a:1", "a", 1), EndRecord("a:2", 0, "killed")])
+    assert ended.end is not None
+    ended.add(LeadRecord("b:1", "b", 1))
+    assert ended.end is None
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [CommitRecord("a:1", 1, 1, {})],
+        [LeadRecord("a:1", "a", 1), CommitRecord("a:2", 2, 1, {})],
+        [LeadRecord("a:1", "a", 1), OTHERS_LEAD, CommitRecord("a:2", 1, 1, {})],
+        [LeadRecord("a:1", "a", 1), EndRecord("a:2", 0, "killed"), CommitRecord("a:3", 1, 1, {})],
+    ],
+)
+def test_a_log_that_no_coordinator_can_have_written_is_refused(records: list[LogRecord]) -> None:
+    with pytest.raises(BadLog):
+        view_of(records)
+
+
+def test_a_damaged_record_is_refused_by_its_number() -> None:
+    assert decode_record(7, encode_record(OTHERS_LEAD)) == OTHERS_LEAD
+    with pytest.raises(BadLog, match="record 7"):
+        decode_record(7, encode_record(OTHERS_LEAD)[:-3])

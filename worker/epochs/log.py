@@ -1,0 +1,201 @@
+"""The log of epochs: what its records say together, and the writer that adds one.
+
+`LogView` folds records. `LogWriter` adds records in a way that is safe with several writers and with a store whose answers get
+lost. A record goes to the number after the last one read. If that number is taken, the writer reads on; if another's lead is
+among what it reads, it leads no longer. If the answer is lost, the writer reads the number: its own token there means "stored";
+no record means that the put may still arrive, so the *same* record is put at the *same* number again. Until this is settled,
+`busy` is true, and no other record is written.
+Must not know: stores, files, what a record leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from worker.epochs.records import BadLog, CommitRecord, EndRecord, LeadRecord, LogRecord
+
+
+@dataclass(slots=True)
+class LogView:
+    """What the first `last` records of a log say."""
+
+    #: How many of the newest commits are kept.
+    keep: int = 10
+    last: int = 0
+    leader: str = ""
+    #: The number of the newest record that begins a rewind.
+    rewind: int = 0
+    #: The newest version of the assignment that a leader had.
+    assignment: int = 0
+    #: The number of the next epoch. Each rewind passes over one number, since one epoch may have been begun: so no two
+    #: attempts have the same number, and what an outside system got for a void epoch is never mistaken for a later one's.
+    next_epoch: int = 0
+    commits: list[CommitRecord] = field(default_factory=list)
+    end: EndRecord | None = None
+
+    @property
+    def newest(self) -> CommitRecord | None:
+        """The last commit."""
+        return self.commits[-1] if self.commits else None
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last commit; 0: there is none."""
+        return self.commits[-1].epoch if self.commits else 0
+
+    def add(self, record: LogRecord) -> None:
+        """Add the record after the last one. Raises BadLog."""
+        self.last += 1
+        if isinstance(record, LeadRecord):
+            self.leader, self.end = record.leader, None
+            self.begin_rewind(record.assignment)
+        elif self.end is not None or not self.rewind:
+            raise BadLog(f"record {self.last} of the log of epochs: {record} without a leader")
+        elif isinstance(record, CommitRecord):
+            if (record.rewind, record.epoch) != (self.rewind, self.next_epoch):
+                raise BadLog(
+                    f"record {self.last} of the log of epochs commits epoch {record.epoch} of rewind {record.rewind}, "
+                    f"where epoch {self.next_epoch} of rewind {self.rewind} was expected: do not edit the log"
+                )
+            self.commits.append(record)
+            del self.commits[: -self.keep]
+            self.next_epoch += 1
+        elif isinstance(record, EndRecord):
+            self.end = record
+        else:
+            self.begin_rewind(record.assignment)
+
+    def begin_rewind(self, assignment: int) -> None:
+        """The last record begins a rewind."""
+        self.rewind = self.last
+        self.assignment = max(self.assignment, assignment)
+        self.next_epoch += 1
+
+
+class PutAnswer(Enum):
+    """What a store says about a put."""
+
+    STORED = auto()
+    #: There is a record at this number.
+    TAKEN = auto()
+    #: The answer was lost, or the store failed: the record is there, or not, or will be.
+    UNKNOWN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class PutRecord:
+    """Put a record at a number if there is none, and pass the answer to `LogWriter.put_answered`."""
+
+    number: int
+    record: LogRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Read all records after a number, and pass them to `LogWriter.records_read`; None if that failed."""
+
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordStands:
+    """The writer's own record stands in the log."""
+
+    record: LogRecord
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """All records that there are have been read, and nothing is being written."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeadLost:
+    """Another coordinator leads; the pending record does not stand, and never will."""
+
+
+LogEffect = PutRecord | ReadLog | RecordStands | LogRead | LeadLost
+
+
+class LogWriter:
+    """Writes one record after the other to the log."""
+
+    def __init__(self, view: LogView, leader: str) -> None:
+        self.view = view
+        self.leader = leader
+        self.pending: LogRecord | None = None
+        #: Where the pending record was put.
+        self.number = 0
+        self.tokens = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a record is being written: it may stand in the log, or not."""
+        return self.pending is not None
+
+    @property
+    def leads(self) -> bool:
+        """Whether this coordinator leads, as far as the log was read."""
+        return self.view.leader == self.leader
+
+    def new_token(self) -> str:
+        """Return a token for a record."""
+        self.tokens += 1
+        return f"{self.leader}:{self.tokens}"
+
+    def read(self) -> list[LogEffect]:
+        """Read what there is."""
+        return [ReadLog(self.view.last)]
+
+    def write(self, record: LogRecord) -> list[LogEffect]:
+        """Begin to write a record."""
+        if self.pending is not None:
+            raise RuntimeError(f"{record} is to be written while {self.pending} is")
+        self.pending = record
+        return self.put()
+
+    def is_outdated(self) -> bool:
+        """Return whether it wants to lead with an older assignment than another leader had: two that do not know of each other
+        would take the lead from each other for ever."""
+        return isinstance(self.pending, LeadRecord) and self.pending.assignment < self.view.assignment
+
+    def put(self) -> list[LogEffect]:
+        """Put the pending record at the number after the last one read."""
+        assert self.pending is not None
+        self.number = self.view.last + 1
+        return [PutRecord(self.number, self.pending)]
+
+    def put_answered(self, answer: PutAnswer) -> list[LogEffect]:
+        """Go on when the store has answered a put."""
+        if answer is PutAnswer.STORED:
+            return self.stands()
+        return self.read()
+
+    def stands(self) -> list[LogEffect]:
+        """The pending record is in the log, at its number."""
+        record, self.pending = self.pending, None
+        assert record is not None
+        self.view.add(record)
+        return [RecordStands(record)]
+
+    def records_read(self, records: Sequence[LogRecord] | None) -> list[LogEffect]:
+        """Go on when the log has been read from `view.last` on."""
+        if records is None:
+            return self.read()
+        led = self.leads
+        stands: list[LogEffect] = []
+        for record in records:
+            if self.pending is not None and record.token == self.pending.token:
+                stands = self.stands()
+            else:
+                self.view.add(record)
+        if ((led or stands) and not self.leads) or self.is_outdated():
+            self.pending = None
+            return [LeadLost()]
+        if stands:
+            return stands
+        if self.pending is None:
+            return [LogRead()]
+        return self.put()

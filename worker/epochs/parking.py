@@ -1,0 +1,97 @@
+"""Tuples and timers whose call raised: tried again in the task where they failed, then dead letters.
+
+A parked tuple is a part of its task's state: parking settles its edge, a rewind brings it back with the failures that it had,
+and it is tried again after the delays of its spout's `Replay`. It is never emitted again from the root, since the bolts
+before this one have counted it. At the limit the task takes no input.
+A dead letter belongs to the epoch in which the last try failed.
+Must not know: user code, who reads letters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Struct
+
+from topology_api import Replay
+from worker.tracking.replay_policy import replay_delay
+
+
+class ParkedLetter(Struct, frozen=True):
+    """A tuple or timer that was given up: what the bolt got, and why it failed."""
+
+    #: The same at every attempt to show it: shown twice, it is still one letter.
+    id: str
+    item: Any
+    failure: str
+    attempts: int
+
+
+@dataclass(slots=True, eq=False)
+class Parked:
+    """A tuple or timer that waits for its next try."""
+
+    item: Any
+    attempts: int
+    due: float
+
+
+class Parking:
+    """The parked tuples and timers of one task."""
+
+    def __init__(self, task: str, limit: int) -> None:
+        self.task = task
+        self.limit = limit
+        self.parked: list[Parked] = []
+        #: The letters of the open epoch.
+        self.letters: list[tuple[Any, str, int]] = []
+
+    @property
+    def full(self) -> bool:
+        """Whether the task takes no input."""
+        return len(self.parked) >= self.limit
+
+    def park(self, item: Any, failure: str, replay: Replay, now: float) -> None:
+        """A call for a tuple or timer raised for the first time."""
+        self.failed(Parked(item, 0, now), failure, replay, now)
+
+    def failed(self, parked: Parked, failure: str, replay: Replay, now: float) -> None:
+        """A try failed: wait for the next one, or give up."""
+        parked.attempts += 1
+        most = replay.max_attempts
+        if most is not None and parked.attempts >= most:
+            self.letters.append((parked.item, failure, parked.attempts))
+            return
+        parked.due = now + replay_delay(replay, parked.attempts)
+        self.parked.append(parked)
+
+    def due(self, now: float) -> Parked | None:
+        """Remove and return a tuple or timer to try now. If the try fails, pass it to `failed`."""
+        for position, parked in enumerate(self.parked):
+            if parked.due <= now:
+                return self.parked.pop(position)
+        return None
+
+    def next_due(self) -> float | None:
+        """Return the time of the next try."""
+        return min((parked.due for parked in self.parked), default=None)
+
+    def close(self, epoch: int) -> list[ParkedLetter]:
+        """Return the letters of the epoch that ends."""
+        letters = [
+            ParkedLetter(f"{self.task}/{epoch}/{number}", item, failure, attempts)
+            for number, (item, failure, attempts) in enumerate(self.letters)
+        ]
+        self.letters = []
+        return letters
+
+    def content(self, now: float) -> list[tuple[Any, int, float]]:
+        """Return what a snapshot keeps. Clocks of processes differ, so it keeps the seconds that are left."""
+        return [(parked.item, parked.attempts, max(0.0, parked.due - now)) for parked in self.parked]
+
+    def restore(self, content: Iterable[tuple[Any, int, float]], now: float) -> None:
+        """Return to a snapshot."""
+        self.parked = [Parked(item, attempts, now + left) for item, attempts, left in content]
+        self.letters = []

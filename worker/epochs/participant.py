@@ -1,0 +1,405 @@
+"""A task's part in epochs: what it does at a barrier, at a commit and at a rewind.
+
+| phase | meaning | ends with |
+|---|---|---|
+| IDLE | a new process; nothing was heard of a coordinator | `RestoreTask` |
+| RESTORING | stopped; snapshots are being read | their content |
+| SHOWING | what the commit holds is being shown outside | the last confirmation |
+| RESTORED | waits for the other tasks | `ResumeTask` |
+| RUNNING | runs | `RestoreTask`, `EpochsOver` |
+| OVER | stopped for good | |
+
+The caller runs user code, keeps state and outboxes, and does what the effects say, in their order. It snapshots when it reaches
+the marker in its inbox: `end_epoch`. Messages and frames of an older rewind number are refused; frames of a newer one wait.
+Must not know: links, stores, user code, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+
+from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
+from worker.epochs.alignment import Alignment, InboxItem
+from worker.epochs.emissions import Emissions
+from worker.epochs.messages import (
+    Barrier,
+    BeginEpochEnd,
+    CommitApplied,
+    EpochCommitted,
+    EpochsOver,
+    LinkItem,
+    RestoreTask,
+    ResumeTask,
+    RewindWanted,
+    SnapshotMarker,
+    SnapshotWritten,
+    TaskRestored,
+    ToCoordinator,
+    ToTask,
+)
+from worker.epochs.parking import Parking
+from worker.epochs.records import SnapshotFile
+from worker.epochs.sinks import Show, ShowAnswer, Showing
+from worker.epochs.snapshot_files import TaskSnapshot, encode_snapshot
+
+
+class TaskPhase(Enum):
+    """See the table above."""
+
+    IDLE = auto()
+    RESTORING = auto()
+    SHOWING = auto()
+    RESTORED = auto()
+    RUNNING = auto()
+    OVER = auto()
+
+
+class FrameAdmission(Enum):
+    """What happens to a frame of some rewind number."""
+
+    NOW = auto()
+    WAIT = auto()
+    REFUSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class StopTask:
+    """Stop calling user code; drop inbox, outboxes, and what running calls will have done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSnapshots:
+    """Read these files, and pass their content to `snapshots_read`."""
+
+    rewind: int
+    files: dict[str, SnapshotFile]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadSnapshot:
+    """The task is as in this snapshot now; None: it begins with nothing. Do not run yet."""
+
+    snapshot: TaskSnapshot | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask:
+    """Run."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutInInbox:
+    """Add to the task's inbox."""
+
+    items: tuple[InboxItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendBarrier:
+    """Send the barrier to every target that has not got this task's end mark, ahead of what is in outboxes."""
+
+    barrier: Barrier
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSnapshot:
+    """Write a file, and call `snapshot_written`."""
+
+    rewind: int
+    epoch: int
+    file: SnapshotFile
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AckEmissions:
+    """Call `ack` of the spout for these message ids."""
+
+    ids: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AbortHandle:
+    """Call a staged sink's `abort`: the log says that the epoch is void."""
+
+    epoch: int
+    handle: Any
+
+
+@dataclass(frozen=True, slots=True)
+class SendToCoordinator:
+    """Send a message to the coordinator."""
+
+    message: ToCoordinator
+
+
+TaskEffect = (
+    StopTask
+    | ReadSnapshots
+    | LoadSnapshot
+    | RunTask
+    | PutInInbox
+    | SendBarrier
+    | WriteSnapshot
+    | AckEmissions
+    | AbortHandle
+    | SendToCoordinator
+    | Show
+)
+
+
+@dataclass(slots=True, eq=False)
+class Ending:
+    """An epoch whose snapshot is being put together and written."""
+
+    snapshot: TaskSnapshot
+    finished: bool
+    #: Whether the sink's handle, if there is one, is in the snapshot.
+    prepared: bool
+    written: bool = False
+    file: SnapshotFile = field(default_factory=lambda: SnapshotFile("", ""))
+
+
+#: Makes one snapshot of those that a task inherits.
+Merge = Callable[[list[TaskSnapshot]], TaskSnapshot]
+
+
+class Participant:
+    """One process of one task."""
+
+    def __init__(
+        self,
+        task: str,
+        incarnation: int,
+        alignment: Alignment,
+        parking: Parking,
+        emissions: Emissions,
+        choose_files: Callable[[dict[str, SnapshotFile]], dict[str, SnapshotFile]],
+    ) -> None:
+        """`choose_files`: of a component's snapshots, those that this task reads."""
+        self.task = task
+        self.index = int(task.rpartition("/")[2])
+        self.incarnation = incarnation
+        self.alignment = alignment
+        self.parking = parking
+        self.emissions = emissions
+        self.choose_files = choose_files
+        self.after_commit = AfterCommit()
+        self.showing = Showing(self.after_commit)
+        self.phase = TaskPhase.IDLE
+        self.rewind = 0
+        #: The last commit that this task knows of, and the last one that it has reported as applied.
+        self.epoch = 0
+        self.applied = 0
+        self.ending: Ending | None = None
+        #: Whether a process before this one may have emitted what is in the snapshot.
+        self.new = True
+
+    # Messages of the coordinator.
+
+    def message(self, message: ToTask) -> list[TaskEffect]:
+        """Follow a message."""
+        if isinstance(message, RestoreTask):
+            return self.restore(message) if message.rewind > self.rewind else []
+        if not self.is_current(message.rewind):
+            return []
+        if isinstance(message, EpochCommitted):
+            return self.committed(message.epoch)
+        if isinstance(message, EpochsOver):
+            return self.over(message.epoch)
+        if isinstance(message, BeginEpochEnd):
+            running = self.phase is TaskPhase.RUNNING
+            return self.into_inbox(self.alignment.begin(message.epoch, message.last)) if running else []
+        assert isinstance(message, ResumeTask)
+        if self.phase is not TaskPhase.RESTORED:
+            return []
+        self.phase = TaskPhase.RUNNING
+        return [RunTask()]
+
+    def is_current(self, rewind: int) -> bool:
+        """Return whether a message or an answer belongs to the present rewind number."""
+        return rewind == self.rewind
+
+    def into_inbox(self, items: list[InboxItem]) -> list[TaskEffect]:
+        """Pass on what enters the inbox; and write the snapshot if a barrier has made it whole."""
+        effects: list[TaskEffect] = [PutInInbox(tuple(items))] if items else []
+        return [*effects, *self.write_if_whole()]
+
+    # A rewind.
+
+    def restore(self, message: RestoreTask) -> list[TaskEffect]:
+        """Step one: stop, and read the snapshots of the last commit. Void handles are aborted."""
+        self.rewind = message.rewind
+        self.phase = TaskPhase.RESTORING
+        self.ending = None
+        effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
+        self.emissions.rewind()
+        return [*effects, ReadSnapshots(message.rewind, self.choose_files(message.files))]
+
+    def abort_void(self) -> list[TaskEffect]:
+        """Abort what was prepared for epochs that are void: those after the last commit, which a newer record ends."""
+        void = self.after_commit.void(self.epoch)
+        return [AbortHandle(outcome.epoch, outcome.value) for outcome in void if outcome.kind == HANDLE]
+
+    def snapshots_read(
+        self, rewind: int, snapshots: Iterable[TaskSnapshot] | None, merge: Merge, now: float
+    ) -> list[TaskEffect]:
+        """Take over the content of the snapshots; None: they cannot be read."""
+        if not self.is_current(rewind) or self.phase is not TaskPhase.RESTORING:
+            return []
+        if snapshots is None:
+            return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot read its snapshot"))]
+        found = list(snapshots)
+        snapshot = merge(found) if found else None
+        self.alignment.restore(snapshot.ended if snapshot is not None else ())
+        self.parking.restore(snapshot.parked if snapshot is not None else (), now)
+        self.after_commit.restore(snapshot.outcomes if snapshot is not None else (), self.epoch)
+        self.showing.restore()
+        if snapshot is not None and (self.new or self.emissions.rewindable):
+            self.emissions.restore(snapshot.again)
+        self.new = False
+        self.applied = self.epoch
+        self.phase = TaskPhase.SHOWING
+        effects: list[TaskEffect] = [LoadSnapshot(snapshot), *self.show()]
+        return effects
+
+    def restored_if_shown(self) -> list[TaskEffect]:
+        """Answer step one once all that is committed is visible."""
+        if self.phase is not TaskPhase.SHOWING or not self.after_commit.shown:
+            return []
+        self.phase = TaskPhase.RESTORED
+        return [self.to_coordinator(TaskRestored(self.rewind))]
+
+    def admit(self, rewind: int) -> FrameAdmission:
+        """Return what happens to a frame. One that waits is admitted again after `LoadSnapshot`."""
+        if rewind < self.rewind:
+            return FrameAdmission.REFUSE
+        ready = self.phase in (TaskPhase.SHOWING, TaskPhase.RESTORED, TaskPhase.RUNNING)
+        return FrameAdmission.NOW if rewind == self.rewind and ready else FrameAdmission.WAIT
+
+    def arrive(self, source: str, item: LinkItem) -> list[TaskEffect]:
+        """An admitted item came from a source task, in the order in which it was sent."""
+        return self.into_inbox(self.alignment.arrive(source, item))
+
+    def frame_lost(self, rewind: int) -> list[TaskEffect]:
+        """A frame that this task sent is gone, and cannot be sent again."""
+        return (
+            [self.to_coordinator(RewindWanted(rewind, f"a frame of {self.task} is lost"))]
+            if self.is_current(rewind)
+            else []
+        )
+
+    # The end of an epoch.
+
+    def end_epoch(
+        self,
+        marker: SnapshotMarker,
+        content: TaskSnapshot,
+        finished: bool,
+        rows: Any,
+        prepares: bool,
+        now: float,
+    ) -> list[TaskEffect]:
+        """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
+        staged sink is preparing its handle, see `prepared`."""
+        epoch = marker.epoch
+        self.emissions.close(epoch)
+        content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
+        content.incarnation = self.incarnation
+        content.parked = self.parking.content(now)
+        content.again = list(self.emissions.again)
+        letters = self.parking.close(epoch)
+        if letters:
+            self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
+        if rows:
+            self.after_commit.add(EpochOutcome(epoch, self.index, ROWS, rows))
+        self.ending = Ending(content, finished, not prepares)
+        return [SendBarrier(Barrier(epoch, marker.last)), *self.write_if_whole()]
+
+    def prepared(self, rewind: int, epoch: int, handle: Any) -> list[TaskEffect]:
+        """A staged sink has prepared its rows of an epoch; None: there were none. It is aborted if a rewind came meanwhile."""
+        if not self.is_current(rewind) or self.ending is None:
+            return [AbortHandle(epoch, handle)] if handle is not None else []
+        if handle is not None:
+            self.after_commit.add(EpochOutcome(epoch, self.index, HANDLE, handle))
+        self.ending.prepared = True
+        return self.write_if_whole()
+
+    def write_if_whole(self) -> list[TaskEffect]:
+        """Write the snapshot once everything that belongs to it is there."""
+        ending = self.ending
+        if ending is None or ending.written or not ending.prepared or not self.alignment.whole:
+            return []
+        ending.written = True
+        snapshot = ending.snapshot
+        snapshot.recorded = [(source, list(item.rows)) for source, item in self.alignment.recorded]
+        snapshot.outcomes = list(self.after_commit.outcomes)
+        ending.file, data = encode_snapshot(snapshot)
+        return [WriteSnapshot(self.rewind, snapshot.epoch, ending.file, data)]
+
+    def snapshot_written(self, rewind: int, stored: bool) -> list[TaskEffect]:
+        """The file is in the store; or it could not be written, and the epoch cannot be committed."""
+        ending = self.ending
+        if not self.is_current(rewind) or ending is None:
+            return []
+        if not stored:
+            return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot write its snapshot"))]
+        self.ending = None
+        return [
+            self.to_coordinator(SnapshotWritten(rewind, ending.snapshot.epoch, ending.file, ending.finished))
+        ]
+
+    # Commits, and what they make visible.
+
+    def commit_known(self, epoch: int) -> list[TaskEffect]:
+        """An epoch is committed: ack its emissions, and release what it holds."""
+        self.epoch = max(self.epoch, epoch)
+        self.after_commit.commit(epoch)
+        ids = self.emissions.commit(epoch)
+        return [AckEmissions(tuple(ids))] if ids else []
+
+    def committed(self, epoch: int) -> list[TaskEffect]:
+        """Follow a commit while running."""
+        return [*self.commit_known(epoch), *self.show()]
+
+    def show(self) -> list[TaskEffect]:
+        """Show the next outcome, or report that all are visible."""
+        if self.after_commit.running is not None:
+            return []
+        show = self.showing.step()
+        if show is not None:
+            return [show]
+        if self.phase is TaskPhase.SHOWING:
+            return self.restored_if_shown()
+        if self.applied < self.epoch and self.phase is TaskPhase.RUNNING:
+            self.applied = self.epoch
+            return [self.to_coordinator(CommitApplied(self.rewind, self.epoch))]
+        return []
+
+    def shown(self, rewind: int, answer: ShowAnswer) -> list[TaskEffect]:
+        """The outside has answered a call other than `ReadToken`."""
+        if not self.is_current(rewind) or self.after_commit.running is None:
+            return []
+        self.showing.answered(answer)
+        return self.show()
+
+    def token_read(self, rewind: int, index: int, token: int | None) -> list[TaskEffect]:
+        """The outside has answered a `ReadToken`; None: it failed."""
+        if not self.is_current(rewind) or self.after_commit.running is None:
+            return []
+        self.showing.token_read(index, token)
+        return self.show()
+
+    def over(self, epoch: int) -> list[TaskEffect]:
+        """The log has ended: what was not committed is void."""
+        effects: list[TaskEffect] = [StopTask(), *self.commit_known(epoch), *self.abort_void()]
+        self.phase = TaskPhase.OVER
+        self.ending = None
+        return [*effects, *self.show()]
+
+    def to_coordinator(self, message: ToCoordinator) -> TaskEffect:
+        """A message to the coordinator."""
+        return SendToCoordinator(message)

@@ -1,0 +1,91 @@
+"""The records of the log of epochs, and how they are written as bytes.
+
+One log belongs to a lineage: the life of a topology's state over submissions, versions and assignments. Its records are
+numbered from 1, and each is put only if there is none at its number. The number of a `LeadRecord` or `RewindRecord` is the
+*rewind number* of everything that follows, until the next such record.
+Must not know: who writes records, where they are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from squall.exact_structs import build_type_info
+
+#: Why a log ends.
+COMPLETED: Final = "completed"
+KILLED: Final = "killed"
+
+
+class BadLog(ValueError):
+    """A record that cannot be read, or that no coordinator can have written."""
+
+
+class SnapshotFile(Struct, frozen=True):
+    """A snapshot that a commit counts. A file of this name with another digest is damaged."""
+
+    name: str
+    digest: str
+
+
+class LeadRecord(Struct, frozen=True, tag="lead"):
+    """A coordinator has begun to lead; each earlier one leads no longer."""
+
+    #: Identifies this record: no two attempts to write have the same token, so a writer that reads it back knows its own.
+    token: str
+    leader: str
+    #: The version of the assignment for which the coordinator was started.
+    assignment: int
+
+
+class CommitRecord(Struct, frozen=True, tag="commit"):
+    """An epoch counts."""
+
+    token: str
+    epoch: int
+    rewind: int
+    #: "component/index" -> its snapshot. The handles and rows of sinks, parked tuples and dead letters are inside.
+    files: dict[str, SnapshotFile]
+    #: The tasks that have nothing more to do after this epoch.
+    finished: tuple[str, ...] = ()
+
+
+class RewindRecord(Struct, frozen=True, tag="rewind"):
+    """All tasks return to the last commit before this record; what came after that commit is void."""
+
+    token: str
+    assignment: int
+
+
+class EndRecord(Struct, frozen=True, tag="end"):
+    """No epoch follows in this submission. A `LeadRecord` after it belongs to the next one."""
+
+    token: str
+    #: The last commit; 0: there is none.
+    epoch: int
+    reason: str
+
+
+LogRecord = LeadRecord | CommitRecord | RewindRecord | EndRecord
+
+build_type_info(LeadRecord, CommitRecord, RewindRecord, EndRecord)
+_DECODER = msgspec.msgpack.Decoder(LogRecord)
+
+
+def encode_record(record: LogRecord) -> bytes:
+    """Return the bytes of a record."""
+    return msgspec.msgpack.encode(record)
+
+
+def decode_record(number: int, data: bytes) -> LogRecord:
+    """Return the record that stands at a number of the log. Raises BadLog."""
+    try:
+        record: LogRecord = _DECODER.decode(data)
+        return record
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadLog(
+            f"record {number} of the log of epochs cannot be read ({error}): restore the file, or start a new lineage"
+        ) from error
