@@ -27,6 +27,7 @@ from topology_api import (
     Fields,
     Hook,
     InvalidTopology,
+    StatefulBolt,
     TopologyBuilder,
     TopologyFailed,
     Tuple,
@@ -35,7 +36,11 @@ from topology_api.wording import listed, typed
 from worker.loop.plan import WorkerPlan
 from worker.loop.timers import tick_interval
 from worker.loop.worker import Worker
+from worker.state import contents
+from worker.state.keys import original
+from worker.state.table import StateHandle
 from worker.tasks.simulated_async import SimulatedAsync
+from worker.tasks.stateful_bolt import StatefulBoltTask
 
 #: The names of the topology, the bolt, and the source of its input.
 TOPOLOGY, BOLT, SOURCE = "run_bolt", "bolt", "inputs"
@@ -72,10 +77,25 @@ class InputRecording(Hook):
 class BoltRun:
     """The record of a bolt's run. errors: reports of the errors that the bolt's code raised, the oldest first."""
 
-    def __init__(self, recording: Recording, inputs: InputRecording, errors: Sequence[ErrorReport]) -> None:
+    def __init__(
+        self,
+        recording: Recording,
+        inputs: InputRecording,
+        errors: Sequence[ErrorReport],
+        states: Mapping[str, StateHandle],
+    ) -> None:
         self._recording = recording
         self._inputs = inputs
+        self._states = states
         self.errors = tuple(errors)
+
+    def keys(self) -> list[Any]:
+        """Return the keys that have state at the end, in the order in which they got it."""
+        return [original(key) for key in contents.keys_of(self._states)]
+
+    def state(self, key: Any) -> dict[str, Any]:
+        """Return the state of a key at the end: state -> value. A key of several fields is a tuple."""
+        return contents.read(self._states, key)
 
     def emitted(self, stream: str = "default") -> list[Row]:
         """Return the values that the bolt emitted on a stream, in order."""
@@ -109,6 +129,7 @@ def run_bolt(
     inputs: Iterable[Any],
     conf: Mapping[str, object] | None = None,
     source_fields: Fields | str | Sequence[str] | None = None,
+    keys: Mapping[Any, Mapping[str, Any]] | None = None,
 ) -> BoltRun:
     """Run one bolt: call `prepare`, pass the inputs, call `end_of_input` and `cleanup`. Return the record of the run.
 
@@ -118,6 +139,7 @@ def run_bolt(
     source_fields: the names of the values. Without source_fields, dicts name their own fields, and the values of tuples are
     named "0", "1", ... (`tup[0]` works, too).
     conf: configuration of the bolt.
+    keys: the state of a StatefulBolt before the first input: key -> state -> value. A key of several fields is a tuple.
 
     A failed input is not tried again. The bolt is pickled and unpickled, as in every cluster. InvalidTopology, InvalidConfig:
     all problems of bolt, inputs and conf. TopologyFailed: `prepare` raised, or, with `topology.on.error: crash`, any call
@@ -130,7 +152,11 @@ def run_bolt(
     fields, rows = _rows_of(given, None if source_fields is None else Fields(source_fields))
     builder = TopologyBuilder(TOPOLOGY)
     builder.set_spout(SOURCE, ScriptedSpout(fields, ()))  # it never runs: the test feeds the bolt
-    builder.set_bolt(BOLT, bolt).shuffle_grouping(SOURCE)
+    declarer = builder.set_bolt(BOLT, bolt)
+    if isinstance(bolt, StatefulBolt):
+        declarer.fields_grouping(SOURCE, bolt.key)
+    else:
+        declarer.shuffle_grouping(SOURCE)
     topology = builder.build()
     recording = Recording(topology)
     input_recording = InputRecording([item for item in given if not isinstance(item, (Tick, Pause))])
@@ -148,7 +174,7 @@ def run_bolt(
             observers=(recording, input_recording),
             topology_id=f"{topology.name}-1-{new_stamp()}",
         )
-        return _Run(plan, recording, input_recording).run(rows)
+        return _Run(plan, recording, input_recording, keys or {}).run(rows)
 
 
 def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row | Tick | Pause]]:
@@ -183,7 +209,14 @@ def _rows_of(given: list[Item], fields: Fields | None) -> tuple[Fields, list[Row
 class _Run:
     """One run: a worker with one bolt task, run by a driver. The test acts as a second worker, which sends the input."""
 
-    def __init__(self, plan: WorkerPlan, recording: Recording, input_recording: InputRecording) -> None:
+    def __init__(
+        self,
+        plan: WorkerPlan,
+        recording: Recording,
+        input_recording: InputRecording,
+        keys: Mapping[Any, Mapping[str, Any]],
+    ) -> None:
+        self.keys = keys
         self.recording = recording
         self.input_recording = input_recording
         self.driver = SimulatedDriver()
@@ -205,6 +238,7 @@ class _Run:
             worker.timers.ticks.clear()  # only TICK causes ticks, and there are no trees to report on
             worker.timers.next_report = float("inf")
             self.driver.settle()
+            self.load()
             self.feed(items)
             end = Batch(self.source, self.target, [], [], [])
             end.ended = True
@@ -214,7 +248,20 @@ class _Run:
         finally:
             worker.stop()
         self.recording.mutations.end()
-        return BoltRun(self.recording, self.input_recording, tuple(worker.errors[BOLT].kept))
+        bolt = worker.tasks[self.target]
+        states = bolt.states if isinstance(bolt, StatefulBoltTask) else {}
+        return BoltRun(self.recording, self.input_recording, tuple(worker.errors[BOLT].kept), states)
+
+    def load(self) -> None:
+        """Give the bolt its state."""
+        bolt = self.worker.tasks[self.target]
+        if self.keys and not isinstance(bolt, StatefulBoltTask):
+            raise InvalidTopology(
+                [f"keys is given, but {type(bolt.instance).__name__} is no StatefulBolt"], TOPOLOGY
+            )
+        for key, values in self.keys.items():
+            assert isinstance(bolt, StatefulBoltTask)
+            contents.write(bolt.states, key, values)
 
     def feed(self, items: list[Row | Tick | Pause]) -> None:
         """Deliver inputs, ticks and pauses in order."""

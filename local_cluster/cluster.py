@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 from local_cluster.collector import PACE
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
+from local_cluster.states import state_of
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
 from nimbus.lifecycle.cleanup import check_name
 from nimbus.submission.submission import Submission
@@ -236,6 +237,19 @@ class LocalCluster:
             found = () if kept is None else tuple(kept.letters.values())
             return sorted(found, key=lambda letter: letter.order)
         return engine.dead_letters(name)
+
+    def state(self, name: str, component: str, key: Any) -> dict[str, Any]:
+        """Return copies of the states of a key in a StatefulBolt of a running topology: state -> value. A key of several fields
+        is a tuple. Raises SquallError in a cluster with processes, whose workers are out of reach."""
+        engine = self._engine
+        check_name(name)
+        if not isinstance(engine, Engine):
+            raise SquallError(
+                "state() reads the workers of this process: use LocalCluster() without processes=True"
+            )
+        if engine.registry.topologies.get(name) is None:
+            raise NoSuchTopology(name)
+        return self._driver.command(lambda: state_of(engine.host.workers(name), name, component, key))
 
     def advance(self, seconds: float) -> None:
         """Advance simulated time by `seconds`, and run everything that becomes due in this time."""

@@ -102,7 +102,7 @@ class MutationWatch:
     def __init__(self) -> None:
         self.watched: dict[int, WatchedValue] = {}
         self.in_view: dict[str, deque[WatchedValue]] = {}
-        self.found: MutatedValue | None = None
+        self.found: SquallError | None = None
 
     def emitted(self, component: str, stream: str, fields: Sequence[str], row: Sequence[Any]) -> None:
         """Watch emitted values. If a value has changed when it is emitted again, blame the component that emits it if this
@@ -136,6 +136,10 @@ class MutationWatch:
         for watched in (*got, *self.in_view.get(component, ())):
             if watched is not None and watched.changed():
                 self.found = self.found or watched.mutated_by(component)
+
+    def keep_first(self, error: SquallError) -> None:
+        """Keep an error that was found elsewhere, if it is the first one."""
+        self.found = self.found or error
 
     def end(self) -> None:
         """Check everything once more at the end of the run, and raise the first change, if there was one."""

@@ -12,9 +12,11 @@ from typing import Any
 
 from local_cluster.mutation import MutationWatch
 from local_cluster.scripted import Row, near_or_all
+from local_cluster.state_watch import StateWatch
 from topology_api import Context, Failure, Hook, SquallError, Topology, Tuple
 from topology_api.topology import ComponentSpec, StreamSpec
 from topology_api.wording import listed, shown
+from worker.state.table import StateTable
 
 
 class Recording:
@@ -33,6 +35,10 @@ class Recording:
     def for_task(self, context: Context) -> TaskRecorder:
         """Return the recorder of one task; called when the task is made."""
         return TaskRecorder(self, context.component)
+
+    def watch_states(self, table: StateTable) -> StateWatch:
+        """Return what checks the states of one task; called when the task is made."""
+        return StateWatch(table, self.mutations.keep_first)
 
     def emitted(self, component: str, stream: str) -> list[Row]:
         """Return the values that a component emitted on a stream; raise SquallError for unknown names."""

@@ -25,12 +25,13 @@ sys.path.insert(0, str(ROOT))
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "topology_api": {
         "Components": ("Spout", "Bolt", "BatchBolt", "Tuple", "Context"),
+        "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
         "Failures and replays": ("Replay", "Failure", "FailTuple"),
         "Extensions": ("Grouping", "Hook"),
         "Errors": (
-            "SquallError", "InvalidTopology", "InvalidConfig", "EmitError", "GroupingError", "CannotPack",
+            "SquallError", "InvalidTopology", "InvalidConfig", "EmitError", "GroupingError", "StateError", "CannotPack",
             "NameTaken", "NoSuchTopology", "TopologyFailed", "NotYet",
         ),
     },

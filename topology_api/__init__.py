@@ -20,6 +20,8 @@ PLACES: Final = {
     "fields": ("Fields", "Stream"),
     "groupings": ("Grouping",),
     "hooks": ("Hook",),
+    "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
+    "stateful": ("StatefulBolt",),
     "topology": ("Topology",),
     "tuples": ("Tuple",),
     "values": ("Failure", "Replay"),
@@ -38,6 +40,11 @@ if TYPE_CHECKING:
     from topology_api.fields import Stream as Stream
     from topology_api.groupings import Grouping as Grouping
     from topology_api.hooks import Hook as Hook
+    from topology_api.state import BroadcastState as BroadcastState
+    from topology_api.state import ListState as ListState
+    from topology_api.state import MapState as MapState
+    from topology_api.state import ValueState as ValueState
+    from topology_api.stateful import StatefulBolt as StatefulBolt
     from topology_api.topology import Topology as Topology
     from topology_api.tuples import Tuple as Tuple
     from topology_api.values import Failure as Failure

@@ -18,6 +18,8 @@ from topology_api.groupings import Grouping
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
+from topology_api.state_rules import input_problems
+from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 from topology_api.validation import problems_of_topology
 from topology_api.wording import shown, typed
@@ -205,6 +207,8 @@ class _Build:
                     for entry in spec.inputs
                 }
                 found = inspection.bolts_own_problems(declaration.component, inputs, dict(earlier))
+                if isinstance(declaration.component, StatefulBolt):
+                    found += input_problems(declaration.component, spec.inputs)
                 earlier[spec.id] = declaration.component
                 problems += [f"{declaration.place}: {problem}" for problem in found]
         return problems

@@ -20,6 +20,7 @@ __all__ = [
     "NoSuchTopology",
     "NotYet",
     "SquallError",
+    "StateError",
     "TopologyFailed",
 ]
 
@@ -70,6 +71,14 @@ class EmitError(SquallError):
 class GroupingError(EmitError):
     """A grouping cannot choose a task: a key has a type that fields groupings do not accept, or a custom grouping returned
     something other than a sequence of its target tasks.
+    """
+
+
+class StateError(SquallError):
+    """State cannot be used, or kept, as the code does it.
+
+    The reason may be a call without a key at hand, a value of another type than was declared, a value that cannot be encoded,
+    or a broadcast state that is written for a tuple that not all tasks get. Nothing of the call's changes stays.
     """
 
 

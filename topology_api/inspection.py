@@ -14,6 +14,8 @@ from typing import Any
 from topology_api.components import BatchBolt, Bolt, Spout
 from topology_api.fields import DEFAULT_STREAM, Fields, Stream
 from topology_api.groupings import Grouping
+from topology_api.state_rules import stateful_problems
+from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
@@ -21,6 +23,7 @@ from topology_api.wording import shown, typed
 # Methods that users call, so their components cannot define them.
 _SPOUT_OWN = ("emit", "emit_direct", "finish")
 _BOLT_OWN = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
+_STATEFUL_OWN = ("timer_after", "cancel_timer")
 
 
 def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
@@ -35,6 +38,7 @@ def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...
 
 _SPOUT_CALLS = _calls_of(Spout, _SPOUT_OWN)
 _BOLT_CALLS = _calls_of(Bolt, _BOLT_OWN)
+_STATEFUL_CALLS = {**_BOLT_CALLS, **_calls_of(StatefulBolt, _STATEFUL_OWN)}
 
 _MOST_AT_A_TIME = 65_535  # calls of an async execute
 _LARGEST_BATCH = 10_000_000  # tuples; they are kept in memory until the batch is done
@@ -121,9 +125,14 @@ def component_problems(component: Spout | Bolt) -> list[str]:
         _check_methods(component, calls, _BOLT_OWN, "execute_batch", problems)
         _check_bolt(component, problems)
         _check_batch_bolt(component, problems)
+    elif isinstance(component, StatefulBolt):
+        _check_methods(component, _STATEFUL_CALLS, (*_BOLT_OWN, *_STATEFUL_OWN), "execute", problems)
+        _check_bolt(component, problems)
     else:
         _check_methods(component, _BOLT_CALLS, _BOLT_OWN, "execute", problems)
         _check_bolt(component, problems)
+    if isinstance(component, StatefulBolt):
+        problems += stateful_problems(component)
     for name in vars(component):
         if name.startswith("_squall_"):
             problems.append(f"has the attribute {name}: names that begin with _squall_ are reserved")
@@ -160,7 +169,7 @@ def _base_method(component: object, name: str) -> object:
     for cls in type(component).__mro__:
         if name in vars(cls):
             # not `in`: a metaclass may have its own ==
-            ours = any(cls is base for base in (Spout, Bolt, BatchBolt, Grouping))
+            ours = any(cls is base for base in (Spout, Bolt, BatchBolt, StatefulBolt, Grouping))
             return vars(cls)[name] if ours else None
     return None
 

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from squall.transport.credit import FIRST_TUPLES
-from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError
+from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError, StatefulBolt
 from worker.errors.reports import ErrorReport, failure_text
 from worker.loop.call_marks import CallMarks
 from worker.loop.memory_growth import MemoryGrowth
@@ -27,10 +27,12 @@ from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.holding import HoldingEmitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
 from worker.tasks.spout import SpoutTask
+from worker.tasks.stateful_bolt import StatefulBoltTask, positions_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.dead_letters import LetterKeeper, MemoryLetters
 from worker.tracking.ids import GENERATION_BITS
@@ -152,9 +154,18 @@ def build_bolt(
 ) -> BoltTask:
     """Build the task of a bolt, of the kind that its class needs."""
     plan, component = environment.plan, setup.spec.id
+    inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
+    if isinstance(setup.instance, StatefulBolt):
+        holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
+        positions = positions_of(plan.topology, component, setup.instance)
+        held = holding(component, setup.context.task, outputs, random)
+        stateful = StatefulBoltTask(setup, held, inputs, positions)
+        for observer in plan.observers:
+            if hasattr(observer, "watch_states"):
+                stateful.watch = observer.watch_states(stateful.table)
+        return stateful
     kind = hooks.ObservedBoltEmitter if observed else BoltEmitter
     emitter = kind(component, setup.context.task, outputs, random)
-    inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
     if isinstance(setup.instance, BatchBolt):
         return BatchBoltTask(setup, emitter, inputs)
     if inspect.iscoroutinefunction(setup.instance.execute):

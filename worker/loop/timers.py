@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from worker.loop.plan import WorkerPlan
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
+from worker.tasks.stateful_bolt import StatefulBoltTask
 from worker.tracking.timing_wheel import TICKS_PER_TIMEOUT
 
 
@@ -28,6 +29,7 @@ class Timers:
         self.now = now
         self.ticks: list[tuple[float, int, float, BoltTask]] = []
         self.batch_bolts: list[BatchBoltTask] = []
+        self.stateful_bolts: list[StatefulBoltTask] = []
         #: Bolt tasks that were down after their last run.
         self.probing: dict[int, BoltTask] = {}
         self.assign(plan)
@@ -41,6 +43,7 @@ class Timers:
         self.ticks = [entry for entry in self.ticks if entry[3] is not bolt]
         heapq.heapify(self.ticks)
         self.batch_bolts = [other for other in self.batch_bolts if other is not bolt]
+        self.stateful_bolts = [other for other in self.stateful_bolts if other is not bolt]
         self.probing.pop(bolt.id, None)
 
     def add_ticks(self, bolts: Iterable[BoltTask]) -> None:
@@ -48,6 +51,8 @@ class Timers:
         for bolt in bolts:
             if isinstance(bolt, BatchBoltTask):
                 self.batch_bolts.append(bolt)
+            if isinstance(bolt, StatefulBoltTask):
+                self.stateful_bolts.append(bolt)
             if interval := tick_interval(bolt):
                 heapq.heappush(self.ticks, (self.now + interval, bolt.id, interval, bolt))
 
@@ -60,6 +65,11 @@ class Timers:
             heapq.heappush(self.ticks, (time + (missed + 1) * interval, task, interval, bolt))
             due.append(bolt)
         return due
+
+    @property
+    def timed_bolts(self) -> list[BatchBoltTask | StatefulBoltTask]:
+        """The tasks that have something to do at a certain time even if nothing arrives."""
+        return [*self.batch_bolts, *self.stateful_bolts]
 
     def due_probes(self, now: float) -> list[BoltTask]:
         """Return the tasks that are down and may execute a tuple now."""

@@ -455,7 +455,7 @@ class Worker:
             for spout in self.spouts:
                 if not spout.busy:
                     spout.tracker.expire(now)
-        for bolt in timers.batch_bolts:
+        for bolt in timers.timed_bolts:
             if bolt.overdue():
                 self.queue(bolt)
         for probed in timers.due_probes(now):
@@ -476,7 +476,7 @@ class Worker:
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]
-        times += [bolt.next_deadline() for bolt in self.timers.batch_bolts]
+        times += [bolt.next_deadline() for bolt in self.timers.timed_bolts]
         times += [self.timers.next_tick(), self.timers.next_probe(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)

@@ -9,7 +9,6 @@ Must not know: links, trackers, threads.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
@@ -74,9 +73,7 @@ class BatchBoltTask(BoltTask):
             super().run()
             return
         emitter = self.emitter
-        emitter.open_for(threading.get_ident())
-        if self.notices:
-            self.heed()
+        self.open_here()
         enough = emitter.emitted + self.limits.emits
         if self.probing is not None and self.gathered:
             self.parts.append(self.gathered)

@@ -35,6 +35,7 @@ cdef class BoltTask(Task):
     cpdef bint crashing(self) except -1
     cpdef tick_if_due(self, bint input_waits)
     cpdef take_input(self, long long most_emits)
+    cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
     cpdef finish_if_due(self, long long enough)
 
 

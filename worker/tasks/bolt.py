@@ -230,9 +230,7 @@ class BoltTask(Task):
             self.calls.resumes = True
             return
         emitter = self.emitter
-        emitter.open_for(threading.get_ident())
-        if self.notices:
-            self.heed()
+        self.open_here()
         enough = emitter.emitted + self.limits.emits
         self.tick_if_due(bool(self.inbox))
         now = self.now()
@@ -272,17 +270,27 @@ class BoltTask(Task):
             stop = min(len(batch.rows), batch.position + most)
             if mark is not None and stop > batch.position:
                 mark.enter(1, trees_of(make_tuple(batch, batch.position)))
-            acked, failed = self.acked, self.failed
-            basic = self.auto_ack and self.auto_anchor and self.observer is None and not batch.more
-            done = (run_basic if basic else run_general)(self, batch, stop, most_emits)
+            self.executed += self.execute_rows(batch, stop, most_emits)
             if mark is not None:
                 mark.leave()
-            self.executed += done
-            if basic:  # the hot loop acks without counting
-                self.acked = acked + done - (self.failed - failed)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             self.done.append(batch)
+
+    def execute_rows(self, batch: Batch, stop: int, most_emits: int) -> int:
+        """Execute rows of a batch; return how many."""
+        if not (self.auto_ack and self.auto_anchor) or self.observer is not None or batch.more:
+            return run_general(self, batch, stop, most_emits)
+        acked, failed = self.acked, self.failed
+        done = run_basic(self, batch, stop, most_emits)
+        self.acked = acked + done - (self.failed - failed)  # the hot loop acks without counting
+        return done
+
+    def open_here(self) -> None:
+        """Allow this thread to emit, and do what the worker's loop wants done."""
+        self.emitter.open_for(threading.get_ident())
+        if self.notices:
+            self.heed()
 
     def crashing(self) -> bool:
         """Return whether an error of this run ends the topology (`topology.on.error: crash`)."""

@@ -14,7 +14,10 @@ from typing import Any
 
 from topology_api import Context, Failure, Hook, InvalidConfig
 from topology_api.tuples import Tuple
+from worker.routing.outbox import Outbox
+from worker.routing.router import Row
 from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter
+from worker.tasks.holding import HoldingEmitter
 
 
 class Hooks:
@@ -99,6 +102,13 @@ class ObservedBoltEmitter(Observed, BoltEmitter):
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         row = self.row(values)
         self.observe(partial(super().emit_direct, task, row, anchors=anchors, stream=stream), stream, row)
+
+
+class ObservedHoldingEmitter(Observed, HoldingEmitter):
+    """emit() of a stateful bolt's task with hooks, which hear of an emission when it is certain."""
+
+    def send(self, row: Row, boxes: list[Outbox], anchors: list[Tuple], stream: str) -> None:
+        self.observe(partial(self.spread, row, boxes, anchors), stream, row)
 
 
 class ObservedSpoutEmitter(Observed, SpoutEmitter):

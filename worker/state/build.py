@@ -1,0 +1,25 @@
+"""Makes the handles of a bolt's states from its declarations. Must not know: tasks, tuples."""
+
+from __future__ import annotations
+
+from topology_api.state import ListState, MapState, State, states_of
+from worker.state.codecs import Codec
+from worker.state.lists import ListHandle
+from worker.state.maps import MapHandle
+from worker.state.table import StateHandle, StateTable
+from worker.state.values import ValueHandle
+
+
+def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
+    """Return a handle for each state that a bolt's class declares."""
+    return {name: handle(table, name, state) for name, state in states_of(bolt).items()}
+
+
+def handle(table: StateTable, name: str, state: State) -> StateHandle:
+    """Return the handle of one declaration."""
+    codecs = [Codec(kind, state.pickled) for kind in state.types]
+    if isinstance(state, MapState):
+        return MapHandle(table, name, codecs[0], codecs[1], state.ttl)
+    if isinstance(state, ListState):
+        return ListHandle(table, name, codecs[0], state.ttl)
+    return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

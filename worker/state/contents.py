@@ -1,0 +1,113 @@
+"""What a task's states hold: reading and writing them by key, for tests, commands and snapshots.
+
+Values are those of the user: a value, a list, or a dict. Must not know: tasks, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from typing import Any
+
+from topology_api import StateError
+from topology_api.wording import listed, nearest, shown, typed
+from worker.state.keys import canonical
+from worker.state.lists import ListHandle
+from worker.state.maps import MapHandle
+from worker.state.table import NONE, StateHandle
+from worker.state.values import WHOLE, ValueHandle
+
+
+def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
+    """Yield each key that has state, once, in the form of `canonical`."""
+    seen: set[Any] = set()
+    for handle in states.values():
+        if isinstance(handle, ValueHandle) and not handle.keyed:
+            continue
+        cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
+        for key in cells:
+            if key not in seen:
+                seen.add(key)
+                yield key
+
+
+def read(states: Mapping[str, StateHandle], key: Any) -> dict[str, Any]:
+    """Return copies of the values of a key, by state: for a ValueState without a value, its default. Broadcast states belong to
+    every key."""
+    found = {}
+    for name, handle in states.items():
+        table = handle.table
+        table.begin(canonical(key))
+        try:
+            if isinstance(handle, ValueHandle):
+                found[name] = deepcopy(handle.value)
+            elif isinstance(handle, MapHandle):
+                found[name] = dict(deepcopy(handle.live()))
+            elif isinstance(handle, ListHandle):
+                found[name] = list(deepcopy(handle.live()))
+            table.undo()  # a read of a mutable default changes nothing here
+        finally:
+            table.end()
+    return found
+
+
+def write(states: Mapping[str, StateHandle], key: Any, values: Mapping[str, Any]) -> None:
+    """Set states of a key. Raises StateError for an unknown state, and for a value that does not fit its state."""
+    for name, value in values.items():
+        handle = states.get(name)
+        if handle is None:
+            raise StateError(
+                f"there is no state {shown(name)}{nearest(name, states)} (there are: {listed(states)})"
+            )
+        table = handle.table
+        table.begin(canonical(key))
+        table.for_all = True
+        try:
+            _write(handle, value)
+        except BaseException:
+            table.undo()
+            raise
+        finally:
+            table.commit()
+            table.end()
+
+
+def _write(handle: StateHandle, value: Any) -> None:
+    """Set the state of the key at hand."""
+    if isinstance(handle, ValueHandle):
+        handle.codec.check(value, handle)
+        handle.value = value
+        return
+    if isinstance(handle, MapHandle):
+        if not isinstance(value, Mapping):
+            raise StateError(f"{handle.what()} is {typed(value)}: give a dict")
+        for item, part in value.items():
+            handle.keys_codec.check(item, handle)
+            handle.codec.check(part, handle)
+        handle.clear()
+        handle.update(value)
+    elif isinstance(handle, ListHandle):
+        if not isinstance(value, list):
+            raise StateError(f"{handle.what()} is {typed(value)}: give a list")
+        for part in value:
+            handle.codec.check(part, handle)
+        handle.clear()
+        handle.extend(value)
+
+
+def check(changed: list[StateHandle]) -> None:
+    """Raise StateError if what a call has changed for the key at hand could not be kept. For the testing tools."""
+    for handle in changed:
+        if isinstance(handle, ValueHandle):
+            found = handle.cells.get(handle.table.key if handle.keyed else WHOLE, NONE)
+            if found is not NONE:
+                handle.codec.check(found, handle)
+        elif isinstance(handle, MapHandle):
+            items = handle.cells.get(handle.table.key, {})
+            for item in handle.logged:
+                if item in items:
+                    handle.keys_codec.check(item, handle)
+                    handle.codec.check(items[item], handle)
+        elif isinstance(handle, ListHandle):
+            for part in handle.cells.get(handle.table.key, []):
+                handle.codec.check(part, handle)

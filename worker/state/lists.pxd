@@ -1,0 +1,23 @@
+# The C types of lists.py.
+
+from worker.state.codecs cimport Codec
+from worker.state.expiry cimport Expiry
+from worker.state.table cimport StateHandle
+
+
+cdef class ListHandle(StateHandle):
+    cdef public Codec codec
+    cdef public bint plain
+    cdef public dict cells
+    cdef public dict times
+    cdef public Expiry expiry
+    cdef public long long turn
+    cdef public Py_ssize_t length
+    cdef public list old
+    cdef public list old_times
+    cdef public object old_written
+
+    cpdef begin(self)
+    cpdef keep_all(self)
+    cpdef undo(self)
+    cpdef drop(self, key)

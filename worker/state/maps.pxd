@@ -1,0 +1,21 @@
+# The C types of maps.py.
+
+from worker.state.codecs cimport Codec
+from worker.state.expiry cimport Expiry
+from worker.state.table cimport StateHandle
+
+
+cdef class MapHandle(StateHandle):
+    cdef public Codec keys_codec
+    cdef public Codec codec
+    cdef public bint plain
+    cdef public dict cells
+    cdef public Expiry expiry
+    cdef public long long turn
+    cdef public list log
+    cdef public set logged
+
+    cpdef begin_log(self)
+    cpdef keep_old(self, item)
+    cpdef remove(self, item)
+    cpdef undo(self)

@@ -1,0 +1,246 @@
+"""The handle of MapState: a mapping for each key.
+
+The running call keeps a log of the items that it has changed, so that a map with a million items costs a call no more than the
+items that it touches. The order of the items is not part of the state: an undone deletion puts its item last.
+Must not know: tasks, tuples, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from worker.state.codecs import Codec
+from worker.state.expiry import Expiry
+from worker.state.table import NONE, StateHandle, StateTable
+
+#: In the log of a call: the whole map was replaced.
+WHOLE = object()
+
+
+class MapHandle(StateHandle):
+    """A dict per key."""
+
+    def __init__(
+        self, table: StateTable, name: str, keys: Codec, codec: Codec, ttl: float | None = None
+    ) -> None:
+        super().__init__(table, name)
+        self.keys_codec = keys
+        self.codec = codec
+        self.plain = codec.plain
+        #: The map of each key; never empty.
+        self.cells: dict[Any, dict[Any, Any]] = {}
+        #: The times of writing, by (key, item's key).
+        self.expiry = None if ttl is None else Expiry(ttl)
+        self.turn = 0
+        #: What undoes the running call, the last change last: (item's key, old value or NONE, whether it is encoded, its time
+        #: of writing), or (WHOLE, old map or NONE, False, times of writing).
+        self.log: list[tuple[Any, Any, bool, Any]] = []
+        #: The items that are in the log.
+        self.logged: set[Any] = set()
+
+    # Reading.
+
+    def live(self) -> dict[Any, Any]:
+        """Return the items of the key at hand that are not over."""
+        key = self.table.key
+        if key is NONE:
+            self.table.no_key(self.what())
+        items = self.cells.get(key)
+        if items is None:
+            return {}
+        if self.expiry is not None:
+            now = self.table.now()
+            for item in [item for item in items if self.expiry.is_over((key, item), now)]:
+                self.remove(item)
+        return items
+
+    def __getitem__(self, item: Any) -> Any:
+        key = self.table.key
+        if key is NONE:
+            self.table.no_key(self.what())
+        items = self.cells.get(key)
+        found = NONE if items is None else items.get(item, NONE)
+        if found is NONE:
+            raise KeyError(item)
+        if self.expiry is not None and self.expiry.is_over((key, item), self.table.now()):
+            self.remove(item)
+            raise KeyError(item)
+        if not self.plain:
+            self.keep_old(item)
+        return found
+
+    def get(self, item: Any, default: Any = None) -> Any:
+        """Return the value of an item, or `default`."""
+        try:
+            return self[item]
+        except KeyError:
+            return default
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self.live()
+
+    def __len__(self) -> int:
+        return len(self.live())
+
+    def __bool__(self) -> bool:
+        return bool(self.live())
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.live())
+
+    def keys(self) -> Any:
+        """Return the keys of the items."""
+        return self.live().keys()
+
+    def values(self) -> Any:
+        """Return the values of the items."""
+        return self.readable().values()
+
+    def items(self) -> Any:
+        """Return the items."""
+        return self.readable().items()
+
+    def readable(self) -> dict[Any, Any]:
+        """Return the map for reading of its values, which their reader may change in place if they are mutable."""
+        items = self.live()
+        if not self.plain:
+            for item in items:
+                self.keep_old(item)
+        return items
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, MapHandle):
+            return self is other or self.live() == other.live()
+        return isinstance(other, Mapping) and self.live() == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<MapState {self.name!r}: {self.cells.get(self.table.key, {})!r}>"
+
+    # Writing.
+
+    def __setitem__(self, item: Any, value: Any) -> None:
+        table = self.table
+        key = table.key
+        if key is NONE:
+            table.no_key(self.what())
+        if type(item) is not self.keys_codec.exact:
+            item = self.keys_codec.fitting(item, self)
+        if type(value) is not self.codec.exact:
+            value = self.codec.fitting(value, self)
+        self.keep_old(item)
+        items = self.cells.get(key)
+        if items is None:
+            items = self.cells[key] = {}
+        items[item] = value
+        if self.expiry is not None:
+            self.expiry.wrote((key, item), table.now())
+
+    def __delitem__(self, item: Any) -> None:
+        if item not in self:
+            raise KeyError(item)
+        self.remove(item)
+
+    def pop(self, item: Any, default: Any = NONE) -> Any:
+        """Remove an item and return its value; without one, return `default` or raise KeyError."""
+        try:
+            found = self[item]
+        except KeyError:
+            if default is NONE:
+                raise
+            return default
+        self.remove(item)
+        return found
+
+    def setdefault(self, item: Any, default: Any = None) -> Any:
+        """Return the value of an item; without one, write `default`."""
+        try:
+            return self[item]
+        except KeyError:
+            self[item] = default
+            return self[item]
+
+    def update(self, other: Any = (), /, **items: Any) -> None:
+        """Write the items of a mapping, or of (key, value) pairs."""
+        for item, value in {**dict(other), **items}.items():
+            self[item] = value
+
+    def clear(self) -> None:
+        """Remove all items of the key at hand."""
+        key = self.table.key
+        if key is NONE:
+            self.table.no_key(self.what())
+        items = self.cells.pop(key, None)
+        if items is None:
+            return
+        self.begin_log()
+        times: dict[Any, float | None] = {}
+        if self.expiry is not None:
+            for item in items:
+                times[item] = self.expiry.written_at((key, item))
+                self.expiry.forget((key, item))
+        self.log.append((WHOLE, items, False, times))
+        self.logged.clear()
+
+    def remove(self, item: Any) -> None:
+        """Remove an item that is there."""
+        key = self.table.key
+        self.keep_old(item)
+        items = self.cells[key]
+        del items[item]
+        if not items:
+            del self.cells[key]
+        if self.expiry is not None:
+            self.expiry.forget((key, item))
+
+    # Undoing.
+
+    def begin_log(self) -> None:
+        """Begin the log of the running call, once in a call."""
+        if self.turn != self.table.turn:
+            self.turn = self.table.turn
+            self.log.clear()
+            self.logged.clear()
+            self.table.changed.append(self)
+
+    def keep_old(self, item: Any) -> None:
+        """Keep what undoes the change of an item, once in a call."""
+        self.begin_log()
+        if item in self.logged:
+            return
+        key = self.table.key
+        items = self.cells.get(key)
+        old = NONE if items is None else items.get(item, NONE)
+        encoded = not self.plain and old is not NONE
+        if encoded:
+            old = self.codec.encode(old, self)
+        written = None if self.expiry is None else self.expiry.written_at((key, item))
+        self.log.append((item, old, encoded, written))
+        self.logged.add(item)
+
+    def undo(self) -> None:
+        key = self.table.key
+        while self.log:
+            item, old, encoded, written = self.log.pop()
+            if item is WHOLE:
+                self.cells[key] = old
+                if self.expiry is not None:
+                    for each, time in written.items():
+                        self.expiry.restore((key, each), time)
+                continue
+            items = self.cells.setdefault(key, {})
+            if old is NONE:
+                items.pop(item, None)
+            else:
+                items[item] = self.codec.decode(old) if encoded else old
+            if not items:
+                del self.cells[key]
+            if self.expiry is not None:
+                self.expiry.restore((key, item), written)
+        self.logged.clear()
+        self.turn = 0
+
+
+MutableMapping.register(MapHandle)

@@ -1,0 +1,24 @@
+# The C types of table.py.
+
+
+cdef class StateTable:
+    cdef public object where
+    cdef public object now
+    cdef public object key
+    cdef public object none
+    cdef public bint for_all
+    cdef public long long turn
+    cdef public list changed
+    cdef public dict handles
+
+    cpdef begin(self, key)
+    cpdef undo(self)
+    cpdef commit(self)
+    cpdef end(self)
+
+
+cdef class StateHandle:
+    cdef public StateTable table
+    cdef public object name
+
+    cpdef undo(self)

@@ -1,0 +1,98 @@
+"""What the states of one task share: the key at hand, and what undoes the running call.
+
+Each call of the user's code is a transaction of its own: `begin`, then `commit` or `undo`. A handle that changes for the first
+time in a call keeps what it needs to undo that change, and adds itself to `changed`. Most calls change few states of one key,
+so this costs one entry per state and call.
+Must not know: tasks, tuples, streams, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from topology_api import StateError
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+
+class NoKey:
+    """The key at hand while there is none, and the value of a cell that is absent."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<none>"
+
+
+NONE = NoKey()
+
+
+class StateTable:
+    """The key at hand of one task, and the changes of the running call."""
+
+    def __init__(self, where: str, now: Callable[[], float]) -> None:
+        #: Component and task, for messages.
+        self.where = where
+        #: The clock of `ttl` and of timers.
+        self.now = now
+        self.key: Any = NONE
+        #: NONE, where compiled code finds it fastest.
+        self.none: Any = NONE
+        #: Whether the running call may write broadcast states: it executes a tuple that all tasks get.
+        self.for_all = False
+        #: The number of calls so far.
+        self.turn = 0
+        #: The handles that the running call has changed.
+        self.changed: list[StateHandle] = []
+        self.handles: dict[str, StateHandle] = {}
+
+    def begin(self, key: Any) -> None:
+        """Begin a call with this key at hand; NONE: no key."""
+        self.turn += 1
+        self.key = key
+
+    @cython.locals(handle="StateHandle")
+    def undo(self) -> None:
+        """Take back what the running call has changed. The key stays at hand until the next call."""
+        changed = self.changed
+        while changed:
+            handle = changed.pop()
+            handle.undo()
+
+    def commit(self) -> None:
+        """Keep what the running call has changed."""
+        if self.changed:
+            self.changed.clear()
+
+    def end(self) -> None:
+        """End the call: no key is at hand."""
+        self.key = NONE
+        self.for_all = False
+
+    def no_key(self, what: str) -> NoReturn:
+        """Raise the error for a use of keyed state while no key is at hand."""
+        raise StateError(
+            f"{self.where}: {what} belongs to a key, and no key is at hand: use it in execute, for a tuple that came by "
+            "fields_grouping, or in on_timer"
+        )
+
+
+class StateHandle:
+    """The common base of the handles, one for each state of a task."""
+
+    def __init__(self, table: StateTable, name: str) -> None:
+        self.table = table
+        self.name = name
+        table.handles[name] = self
+
+    def undo(self) -> None:
+        """Take back the changes of the running call."""
+        raise AssertionError("every kind of handle has its own undo")
+
+    def what(self) -> str:
+        """Return the state with its place, for messages."""
+        return f"state {self.name!r}"

@@ -1,0 +1,159 @@
+"""The handles of ValueState and BroadcastState: `self.times.value`.
+
+Hot: reading and writing a value costs about as much as an item of a dict. A value of an immutable type is kept by reference. Of
+a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place.
+Must not know: tasks, tuples, files.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, NoReturn
+
+from topology_api import StateError
+from worker.state.codecs import Codec
+from worker.state.expiry import Expiry
+from worker.state.table import NONE, StateHandle, StateTable
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+#: The key of a broadcast state's only cell.
+WHOLE = ""
+
+
+class ValueHandle(StateHandle):
+    """One value per key; with `keyed = False`, one value for the whole bolt."""
+
+    def __init__(
+        self,
+        table: StateTable,
+        name: str,
+        codec: Codec,
+        *,
+        default: Any = None,
+        ttl: float | None = None,
+        keyed: bool = True,
+    ) -> None:
+        super().__init__(table, name)
+        self.codec = codec
+        self.default = default
+        self.keyed = keyed
+        #: Whether values are immutable.
+        self.plain = codec.plain
+        #: Whether values are immutable, belong to a key and have no `ttl`: the fast way.
+        self.simple = codec.plain and keyed and ttl is None
+        self.exact = codec.exact
+        #: The value of each key.
+        self.cells: dict[Any, Any] = {}
+        self.expiry = None if ttl is None else Expiry(ttl)
+        #: The call in which `old` was set.
+        self.turn = 0
+        #: What the value was before the running call: the value, its bytes if it is mutable, or NONE.
+        self.old: Any = NONE
+        #: Whether `old` is encoded.
+        self.encoded = False
+        #: When the value had been written before the running call.
+        self.old_written: float | None = None
+
+    @property
+    @cython.locals(table=StateTable)
+    def value(self) -> Any:
+        """The value of the key at hand, or the default."""
+        table = self.table
+        key = table.key if self.keyed else WHOLE
+        if key is table.none:
+            table.no_key(self.what())
+        found = self.cells.get(key, table.none)
+        if self.simple:
+            return self.default if found is table.none else found
+        if self.expiry is not None and found is not NONE and self.expiry.is_over(key, table.now()):
+            self.keep_old(key)
+            del self.cells[key]
+            self.expiry.forget(key)
+            found = NONE
+        if self.plain:
+            return self.default if found is NONE else found
+        self.keep_old(key)
+        if found is NONE:
+            if self.default is None:
+                return None
+            # A copy becomes the key's own value, since its owner may change it.
+            found = self.cells[key] = deepcopy(self.default)
+            if self.expiry is not None:
+                self.expiry.wrote(key, table.now())
+        return found
+
+    @value.setter
+    @cython.locals(table=StateTable)
+    def value(self, new: Any) -> None:
+        table = self.table
+        key = table.key if self.keyed else WHOLE
+        if key is table.none:
+            table.no_key(self.what())
+        if type(new) is not self.exact:
+            new = self.codec.fitting(new, self)
+        if self.simple:
+            if self.turn != table.turn:
+                self.turn = table.turn
+                self.encoded = False
+                self.old = self.cells.get(key, table.none)
+                table.changed.append(self)
+            self.cells[key] = new
+            return
+        if not self.keyed and not table.for_all:
+            self.not_for_all()
+        if self.turn != table.turn:
+            self.keep_old(key)
+        self.cells[key] = new
+        if self.expiry is not None:
+            self.expiry.wrote(key, table.now())
+
+    def clear(self) -> None:
+        """Forget the value of the key at hand: the default applies again."""
+        table = self.table
+        key = table.key if self.keyed else WHOLE
+        if key is NONE:
+            table.no_key(self.what())
+        if not self.keyed and not table.for_all:
+            self.not_for_all()
+        if key in self.cells:
+            self.keep_old(key)
+            del self.cells[key]
+            if self.expiry is not None:
+                self.expiry.forget(key)
+
+    def keep_old(self, key: Any) -> None:
+        """Keep what undoes the running call, once in a call."""
+        if self.turn == self.table.turn:
+            return
+        old = self.cells.get(key, NONE)
+        self.encoded = not self.plain and old is not NONE
+        self.old = self.codec.encode(old, self) if self.encoded else old
+        if self.expiry is not None:
+            self.old_written = self.expiry.written_at(key)
+        self.turn = self.table.turn
+        self.table.changed.append(self)
+
+    def undo(self) -> None:
+        key = self.table.key if self.keyed else WHOLE
+        old = self.old
+        if self.encoded:
+            old = self.codec.decode(old)
+        if old is NONE:
+            self.cells.pop(key, None)
+        else:
+            self.cells[key] = old
+        if self.expiry is not None:
+            self.expiry.restore(key, self.old_written)
+        self.turn = 0
+        self.old = NONE
+
+    def not_for_all(self) -> NoReturn:
+        """Raise the error for a broadcast state that is written for a tuple that other tasks do not get."""
+        raise StateError(
+            f"{self.table.where}: {self.what()} is a BroadcastState, the same in all tasks, so it can be written only for a "
+            "tuple that came by all_grouping"
+        )

@@ -1,0 +1,24 @@
+# The C types of stateful_bolt.py.
+
+from squall.transport.frames cimport Batch
+from squall.transport.row_columns cimport RowColumns
+from topology_api.tuples cimport Source, Tuple
+from worker.state.table cimport StateTable
+from worker.tasks.bolt cimport BoltTask
+from worker.tasks.holding cimport HoldingEmitter
+
+
+cdef class StatefulBoltTask(BoltTask):
+    cdef public object positions
+    cdef public StateTable table
+    cdef public dict states
+    cdef public object timers
+    cdef public dict retried
+    cdef public list finals
+    cdef public object watch
+
+    cpdef commit(self)
+    cpdef undo(self)
+    cpdef ack_executed(self, Tuple tup)
+    cpdef bint wants_run(self) except -1
+    cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1

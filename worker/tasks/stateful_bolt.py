@@ -1,0 +1,300 @@
+"""A task of a StatefulBolt: each call has the state of its tuple's key at hand, and is all or nothing.
+
+When a call raises, the changes of state, the timers, the emissions and the acks that it made are dropped; then its tuple fails
+as it does in every other bolt. A timer whose call raises is tried again, with growing pauses.
+Must not know: links, trackers, files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from squall.transport.frames import Batch
+from squall.transport.id_columns import view_of
+from squall.transport.row_columns import RowColumns
+from topology_api import FailTuple, StateError, StatefulBolt, Topology
+from topology_api.stateful import key_fields
+from topology_api.tuples import SETTLED, Source, Tuple
+from topology_api.values import MAX_SECONDS, number_problem
+from topology_api.wording import typed
+from worker.state import build
+from worker.state.keys import canonical, original
+from worker.state.table import NONE, StateTable
+from worker.state.timers import Due, KeyTimers, current
+from worker.state.values import ValueHandle
+from worker.tasks.bolt import BoltTask, BoundedInputs
+from worker.tasks.emitter import NOTHING
+from worker.tasks.holding import HoldingEmitter
+from worker.tasks.task import TaskSetup
+
+try:
+    import cython
+except ImportError:
+    from topology_api import plain_cython as cython
+
+#: Seconds until a timer whose call raised is tried again: the first pause, and the longest; they double.
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+#: (component, stream) -> the positions of the key's fields; None: all tasks get the stream's tuples, so that there is no key.
+Positions = Mapping[tuple[str, str], tuple[int, ...] | None]
+
+
+class StatefulBoltTask(BoltTask):
+    """One task of a stateful bolt."""
+
+    emitter: HoldingEmitter
+    instance: StatefulBolt
+
+    def __init__(
+        self, setup: TaskSetup, emitter: HoldingEmitter, inputs: BoundedInputs, positions: Positions
+    ) -> None:
+        super().__init__(setup, emitter, inputs)
+        self.positions = positions
+        self.table = StateTable(emitter.where(), setup.now)
+        self.states = build.handles(self.table, type(setup.instance))
+        self.timers = KeyTimers(self.table)
+        #: (key, name) of a timer whose call raised -> its own time, and its next pause.
+        self.retried: dict[tuple[Any, str], tuple[float, float]] = {}
+        #: The tuples that the running call has acked or failed, each with its root and, if it failed, the reason.
+        self.finals: list[tuple[Tuple, int, tuple[Any, ...]]] = []
+        #: Checks the states after each call, in the testing tools.
+        self.watch: Any = None
+        vars(setup.instance).update(self.states)
+
+    # Methods that the user's instance gets.
+
+    def current_key(self) -> Any:
+        """Implement `StatefulBolt.current_key`."""
+        return original(current(self.table, "current_key"))
+
+    def timer_after(self, seconds: float, name: str) -> None:
+        """Implement `StatefulBolt.timer_after`."""
+        key = current(self.table, "timer_after")
+        if problem := number_problem(seconds, 0, MAX_SECONDS, "seconds"):
+            raise StateError(f"{self.table.where}: timer_after(seconds={seconds!r}): it {problem}")
+        self.timers.set(key, self.checked_name(name), self.now() + seconds)
+
+    def cancel_timer(self, name: str) -> bool:
+        """Implement `StatefulBolt.cancel_timer`."""
+        return self.timers.cancel(current(self.table, "cancel_timer"), self.checked_name(name))
+
+    def checked_name(self, name: object) -> str:
+        """Return the name of a timer. Raises StateError if it is not a string."""
+        if not isinstance(name, str):
+            raise StateError(f"{self.table.where}: the name of a timer is {typed(name)}: give a str")
+        return name
+
+    def ack(self, tup: Tuple) -> None:
+        """Implement `Bolt.ack`: the tuple is acked when the call has returned."""
+        self.check_open(tup, "ack")
+        self.finals.append((tup, tup._root, ()))
+        tup._root = SETTLED
+
+    def fail(self, tup: Tuple, reason: str | FailTuple | None = None) -> None:
+        """Implement `Bolt.fail`: the tuple fails when the call has returned."""
+        self.check_open(tup, "fail")
+        self.finals.append((tup, tup._root, (reason,)))
+        tup._root = SETTLED
+
+    # A call.
+
+    def commit(self) -> None:
+        """Keep what the call did: its state, then its emissions, then its acks."""
+        finals = self.finals
+        if finals:
+            self.finals = []
+            for tup, root, _ in finals:
+                tup._root = root
+        self.table.commit()
+        if self.emitter.held:
+            self.emitter.release()
+        for tup, _, failed in finals:
+            if failed:
+                BoltTask.fail(self, tup, failed[0])
+            else:
+                BoltTask.ack(self, tup)
+
+    def undo(self) -> None:
+        """Drop what the call did."""
+        for tup, root, _ in self.finals:
+            tup._root = root
+        self.finals.clear()
+        self.table.undo()
+        self.emitter.drop()
+
+    def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
+        """Call a method of the user's that has no key at hand."""
+        self.table.begin(NONE)
+        return self.call_at_hand(name, *args, tuple_text=tuple_text)
+
+    def call_at_hand(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
+        """Call a method of the user's; keep what it did if it returns, and drop it otherwise."""
+        returned = super().call(name, *args, tuple_text=tuple_text)
+        if returned and self.watch is not None:
+            try:
+                self.watch.after(name)
+            except StateError as error:
+                self.report(name, error, tuple_text)
+                returned = False
+        if returned:
+            self.commit()
+        else:
+            self.undo()
+        return returned
+
+    # Running.
+
+    def wants_run(self) -> bool:
+        return BoltTask.wants_run(self) or (self.overdue() and not self.yielded)
+
+    def overdue(self) -> bool:
+        """Return whether a timer is due."""
+        time = self.timers.next_time()
+        return time is not None and not self.end_called and self.opened and self.now() >= time
+
+    def next_deadline(self) -> float | None:
+        """Return the time of the first timer."""
+        return None if self.end_called or not self.opened else self.timers.next_time()
+
+    def run(self) -> None:
+        if not self.yielded:
+            self.fire_timers()
+        super().run()
+        self.check_states()
+
+    def fire_timers(self) -> None:
+        """Call `on_timer` for each timer that is due, as far as the task may emit."""
+        if not self.overdue():
+            return
+        emitter = self.emitter
+        self.open_here()
+        enough = emitter.emitted + self.limits.emits
+        now = self.now()
+        while emitter.emitted < enough and not self.crashing() and (due := self.timers.due(now)) is not None:
+            self.fire(due)
+
+    def fire(self, due: Due) -> None:
+        """Call `on_timer` for one timer."""
+        time, pause = self.retried.pop((due.key, due.name), (due.time, FIRST_PAUSE))
+        self.emitter.anchor = NOTHING
+        self.table.begin(due.key)
+        self.timers.cancel(due.key, due.name)
+        text = f"timer {due.name!r} of key {original(due.key)!r}"
+        if not self.call_at_hand("on_timer", due.name, time, tuple_text=text):
+            self.retried[due.key, due.name] = (time, min(2 * pause, LONGEST_PAUSE))
+            self.timers.put(due.key, due.name, self.now() + pause)
+        self.table.end()
+
+    @cython.locals(
+        batch=Batch,
+        stop=cython.Py_ssize_t,
+        most_emits=cython.longlong,
+        emitter=HoldingEmitter,
+        table=StateTable,
+        source=Source,
+        rows=RowColumns,
+        roots=cython.longlong[::1],
+        edges=cython.longlong[::1],
+        at=cython.Py_ssize_t,
+        start=cython.Py_ssize_t,
+        only=cython.Py_ssize_t,
+        values=tuple,
+        tup=Tuple,
+        enough=cython.longlong,
+        for_all=cython.bint,
+        anchors=cython.bint,
+    )
+    def execute_rows(self, batch: Batch, stop: int, most_emits: int) -> int:
+        """Execute rows of a batch, each as a call of its own; return how many."""
+        emitter, table, execute, observer = self.emitter, self.table, self.execute, self.observer
+        source, start = batch.source, batch.position
+        rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
+        positions = self.positions[source.component, source.stream]
+        for_all, anchors = positions is None, self.auto_anchor
+        only = positions[0] if positions is not None and len(positions) == 1 else -1
+        enough = emitter.emitted + most_emits
+        at = start - 1
+        for at in range(start, min(stop, len(rows))):
+            tup = Tuple.__new__(Tuple)
+            values = rows.row(at) if cython.compiled else rows[at]
+            tup._values = values
+            tup._source = source
+            tup._root = roots[at]
+            tup._xor = edges[at]
+            tup._more = batch.more.get(at, ()) if batch.more else ()
+            if only >= 0:
+                key = values[only]
+                if type(key) is not str:
+                    key = canonical(key)
+            elif positions is None:
+                key = NONE
+            else:
+                key = canonical(tuple([values[each] for each in positions]))
+            table.begin(key)
+            table.for_all = for_all
+            if anchors:
+                emitter.anchor = tup
+            if observer is not None:
+                observer.executing(tup)
+            error: BaseException | None = None
+            try:
+                execute(tup)
+                if self.watch is not None:
+                    self.watch.after(self.method)
+            except BaseException as raised:
+                error = raised
+            if observer is not None:
+                observer.executed(tup)
+            if error is None:
+                if self.finals or emitter.held:
+                    self.commit()
+                elif table.changed:
+                    table.changed = []  # faster than clear()
+            else:
+                self.undo()
+                if self.raised(tup, error):
+                    enough = 0
+                error = None  # break a reference cycle: the error's traceback refers to this frame
+            if self.auto_ack and tup._root != SETTLED:
+                self.ack_executed(tup)
+            if emitter.emitted >= enough:
+                break
+        emitter.anchor = NOTHING
+        table.end()
+        batch.position = at + 1
+        return at + 1 - start
+
+    def ack_executed(self, tup: Tuple) -> None:
+        """Ack a tuple whose call has returned."""
+        if self.failed_for or self.probing is not None:
+            self.succeeded(tup._root)
+        self.acked += 1
+        self.xors.add_tuple(tup)
+        tup._root = SETTLED
+        if self.observer is not None:
+            self.observer.acked(tup)
+
+    def check_states(self) -> None:
+        """Report a state that was replaced by an assignment to the attribute itself, and end the topology."""
+        attributes = vars(self.instance)
+        for name, handle in self.states.items():
+            if attributes.get(name) is not handle:
+                how = ".value = ..." if isinstance(handle, ValueHandle) else "... (its methods)"
+                error = StateError(
+                    f"{self.table.where}: self.{name} is a state, and was replaced by {typed(attributes.get(name))}: "
+                    f"write self.{name}{how}"
+                )
+                attributes[name] = handle
+                self.report(self.method, error)
+                self.crash_on_error = True
+
+
+def positions_of(topology: Topology, component: str, bolt: StatefulBolt) -> Positions:
+    """Return where the key is in the tuples of each input of a stateful bolt."""
+    fields = key_fields(bolt)
+    found: dict[tuple[str, str], tuple[int, ...] | None] = {}
+    for entry in topology.component(component).inputs:
+        names = topology.component(entry.source).outputs[entry.stream].fields
+        keyed = entry.grouping.kind == "fields"
+        found[entry.source, entry.stream] = tuple(names.index(name) for name in fields) if keyed else None
+    return found
