@@ -394,6 +394,14 @@ BOUNDS: Final = {
     "docs/concepts.md": CONCEPTS,
     "docs/guaranteeing-message-processing.md": RELIABILITY,
     "docs/running.md": RUNNING,
+    "docs/state.md": (
+        Bound(
+            "after 1 s, then with pauses that double up to a minute",
+            1,
+            "worker.tasks.stateful_bolt:FIRST_PAUSE",
+            "local_cluster/test_stateful_bolts.py::test_a_timer_that_raises_is_tried_again_and_has_changed_nothing",
+        ),
+    ),
     "docs/security.md": SECURITY,
     "docs/spark-guarantees.md": SPARK,
     "docs/spark-reprocessing.md": REPROCESSING,

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "msgspec": (
         "topology_api/state_rules.py",
         "worker/state/codecs.py",
+        "worker/epochs/",
         "squall_io/spark/",
         "squall/",
         "nimbus/",

@@ -18,6 +18,7 @@ from topology_api.errors import (
     NoSuchTopology,
     NotYet,
     SquallError,
+    StateError,
     TopologyFailed,
 )
 
@@ -27,6 +28,7 @@ SAMPLES: list[Exception] = [
     InvalidConfig(["one"], "the environment"),
     EmitError("x"),
     GroupingError("x"),
+    StateError("x"),
     FailTuple("bad line"),
     NotYet("processes", "run in process"),
     NoSuchTopology("a"),

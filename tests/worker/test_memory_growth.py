@@ -114,9 +114,10 @@ def test_a_long_call_is_charged_while_it_runs() -> None:
 
 def test_asynchronous_tasks_share_what_no_run_has() -> None:
     process = Process()
-    small, large = (object.__new__(AsyncBoltTask) for _ in range(2))
+    small, large = (AsyncBoltTask.__new__(AsyncBoltTask) for _ in range(2))
     for number, task in enumerate((small, large)):
-        vars(task).update(vars(process.task(number)))
+        for name, value in vars(process.task(number)).items():
+            setattr(task, name, value)
         process.run(task, 0.0)
     small.work.seconds, large.work.seconds = 0.1, 0.3
     process.resident += 40 * MB
