@@ -31,6 +31,7 @@ cdef class BoltTask(Task):
     cdef public object on_failure
     cdef public object mark
 
+    cpdef ack_checked(self, Tuple tup)
     cpdef bint wants_run(self) except -1
     cpdef bint crashing(self) except -1
     cpdef tick_if_due(self, bint input_waits)

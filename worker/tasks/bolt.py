@@ -128,6 +128,10 @@ class BoltTask(Task):
     def ack(self, tup: Tuple) -> None:
         """Implement `Bolt.ack`: the tuple is processed."""
         self.check_open(tup, "ack")
+        self.ack_checked(tup)
+
+    def ack_checked(self, tup: Tuple) -> None:
+        """Ack a tuple that was neither acked nor failed."""
         if self.failed_for or self.probing is not None:
             self.succeeded(tup._root)
         self.acked += 1

@@ -19,6 +19,5 @@ cdef class StatefulBoltTask(BoltTask):
 
     cpdef commit(self)
     cpdef undo(self)
-    cpdef ack_executed(self, Tuple tup)
     cpdef bint wants_run(self) except -1
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1

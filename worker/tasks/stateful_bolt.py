@@ -112,7 +112,7 @@ class StatefulBoltTask(BoltTask):
             if failed:
                 BoltTask.fail(self, tup, failed[0])
             else:
-                BoltTask.ack(self, tup)
+                self.ack_checked(tup)
 
     def undo(self) -> None:
         """Drop what the call did."""
@@ -256,23 +256,13 @@ class StatefulBoltTask(BoltTask):
                     enough = 0
                 error = None  # break a reference cycle: the error's traceback refers to this frame
             if self.auto_ack and tup._root != SETTLED:
-                self.ack_executed(tup)
+                self.ack_checked(tup)
             if emitter.emitted >= enough:
                 break
         emitter.anchor = NOTHING
         table.end()
         batch.position = at + 1
         return at + 1 - start
-
-    def ack_executed(self, tup: Tuple) -> None:
-        """Ack a tuple whose call has returned."""
-        if self.failed_for or self.probing is not None:
-            self.succeeded(tup._root)
-        self.acked += 1
-        self.xors.add_tuple(tup)
-        tup._root = SETTLED
-        if self.observer is not None:
-            self.observer.acked(tup)
 
     def check_states(self) -> None:
         """Report a state that was replaced by an assignment to the attribute itself, and end the topology."""
