@@ -10,6 +10,9 @@ without any may need more, once.) The collector itself stays on (or off). Nothin
 the objects are the user's, whose finalizers have to run; Python 3.12 freezes objects of its own, which `gc.unfreeze` would not
 leave frozen; and visits of all objects are so rare that freezing saves no time (measured).
 
+The collector is looked at between the calls of components. A callback of the collector's own (`gc.callbacks`) would run at any
+depth of a component's recursion, and fail where no depth is left.
+
 The first cluster of the process changes the thresholds, the last one restores them, unless other code has changed them.
 Must not know: clusters.
 """
@@ -17,10 +20,8 @@ Must not know: clusters.
 from __future__ import annotations
 
 import gc
-from collections.abc import Mapping
-from contextlib import suppress
 from threading import Lock
-from typing import Any, Final
+from typing import Final
 
 Thresholds = tuple[int, int, int]
 
@@ -63,41 +64,48 @@ class CollectorPace:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._clusters = 0
+        #: How many clusters run.
+        self.clusters = 0
         self._before: Thresholds = (0, 0, 0)
         self._now: Thresholds = (0, 0, 0)
+        #: The statistics of the collector at the last look.
+        self._seen = gc.get_stats()
 
     def begin(self) -> None:
         """A cluster begins."""
         with self._lock:
-            self._clusters += 1
-            if self._clusters == 1:
+            self.clusters += 1
+            if self.clusters == 1:
                 self._before = gc.get_threshold()
                 self._set(self._before)
-                gc.callbacks.append(self._collected)
+                self._seen = gc.get_stats()
 
     def end(self) -> None:
         """A cluster has ended."""
         with self._lock:
-            self._clusters -= 1
-            if not self._clusters:
-                with suppress(ValueError):  # other code has removed all callbacks
-                    gc.callbacks.remove(self._collected)
-                if self._is_ours():
-                    gc.set_threshold(*self._before)
+            self.clusters -= 1
+            if not self.clusters and self._is_ours():
+                gc.set_threshold(*self._before)
 
-    def _collected(self, phase: str, info: Mapping[str, Any]) -> None:
-        # Python calls this in the thread that collects, perhaps while it holds the lock.
-        if phase == "stop" and self._lock.acquire(blocking=False):
-            try:
-                if self._clusters and self._is_ours():
-                    generation = info["generation"]
-                    alive = (
-                        len(gc.get_objects(2)) if generation == 2 else 0
-                    )  # the old generation has all survivors
-                    self._set(adapted(self._now, self._before, generation, info["collected"], alive))
-            finally:
-                self._lock.release()
+    def look(self) -> None:
+        """Adapt the thresholds to the collections since the last look. Clusters call this between the calls of components."""
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            if self.clusters and self._is_ours():
+                self._adapt()
+        finally:
+            self._lock.release()
+
+    def _adapt(self) -> None:
+        before, self._seen = self._seen, gc.get_stats()
+        for generation in (2, 1, 0):  # garbage that the last of them finds decides
+            old, new = before[generation], self._seen[generation]
+            if times := new["collections"] - old["collections"]:
+                freed = (new["collected"] - old["collected"]) // times
+                # The old generation has all survivors.
+                alive = len(gc.get_objects(2)) if generation == 2 else 0
+                self._set(adapted(self._now, self._before, generation, freed, alive))
 
     def _is_ours(self) -> bool:
         """Return whether the thresholds are those that were set here: other code in the process may have its own."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager
 
+from local_cluster.collector import PACE
 from local_cluster.driver import RunningCall
 from local_cluster.stamps import new_stamp
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
@@ -77,6 +78,7 @@ class Engine:
         """Step every worker, and also the control plane if something changed or all workers are idle. Return whether any of
         them did something."""
         busy = False
+        PACE.look()
         workers = self.host.workers()
         patience = min((worker.timers.report_every for worker in workers), default=float("inf"))
         for worker in workers:

@@ -77,13 +77,13 @@ def dev(listen: tuple[str, int], slots: int, state: str | None, insecure: bool, 
 
         directory = stack.enter_context(state_directory(state))
         stack.enter_context(log_to(directory / LOG))
-        if os.geteuid() == 0:
-            echo(AS_ROOT, err=True)
         nimbus = NimbusSettings(directory / "nimbus", host, port, insecure=insecure, conf=conf)
         supervisor = configured(conf, slots)(state=directory / "supervisor", worker_umask=umask)
         cluster = DevCluster(make_store(None if state is None else directory), nimbus, supervisor)
         stack.callback(cluster.end, interrupts)
         cluster.start(lambda: interrupts.count > 0)
+        if os.geteuid() == 0:
+            echo(AS_ROOT, err=True)
         if not interrupts.count:
             echo(opening(cluster.url, slots, directory, state, conf))
         while not interrupts.count:

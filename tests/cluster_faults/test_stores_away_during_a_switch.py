@@ -114,5 +114,5 @@ def test_every_line_is_written_when_a_store_is_away_during_the_switch(
     assert lines_in(tmp_path / "written") == set(range(lines))
     assert lines_in(tmp_path / "acked") == set(range(lines))
     failed = tmp_path / "failed"
-    assert not failed.exists() or set(failed.read_text().split()) <= {"stopped"}
+    assert not failed.exists() or set(failed.read_text().splitlines()) <= {"stopped", "handed over"}
     assert daemons.squall("kill", name, "-w", "0", "--wait").returncode == 0
