@@ -88,7 +88,9 @@ def lines_in(file: Path) -> set[int]:
     return set(map(int, file.read_text().split())) if file.exists() else set()
 
 
-@pytest.mark.parametrize("which", LINES)
+@pytest.mark.parametrize(
+    "which", [pytest.param(which, marks=pytest.mark.soak if which == "zookeeper" else ()) for which in LINES]
+)
 def test_every_line_is_written_when_a_store_is_away_during_the_switch(
     which: str, tmp_path: Path, daemons: Daemons, server: ZooKeeperServer
 ) -> None:

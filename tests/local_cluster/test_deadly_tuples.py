@@ -65,7 +65,7 @@ def deadly(bolt: Any) -> Topology:
     ("bolt", "how"),
     [
         (ExitsAt(), "ended with status 3"),
-        (CrashesAt(), "died of SIGSEGV"),
+        pytest.param(CrashesAt(), "died of SIGSEGV", marks=pytest.mark.soak),
         (NeedsMemoryAt(), "out of memory: store[2]: execute_batch() raised MemoryError"),
     ],
 )
