@@ -68,7 +68,7 @@ class CollectorPace:
         self.clusters = 0
         self._before: Thresholds = (0, 0, 0)
         self._now: Thresholds = (0, 0, 0)
-        #: The statistics of the collector at the last look.
+        #: The statistics of the collector at the last call of `adapt`.
         self._seen = gc.get_stats()
 
     def begin(self) -> None:
@@ -87,17 +87,17 @@ class CollectorPace:
             if not self.clusters and self._is_ours():
                 gc.set_threshold(*self._before)
 
-    def look(self) -> None:
-        """Adapt the thresholds to the collections since the last look. Clusters call this between the calls of components."""
+    def adapt(self) -> None:
+        """Adapt the thresholds to the collections since the last call. Clusters call this between the calls of components."""
         if not self._lock.acquire(blocking=False):
             return
         try:
             if self.clusters and self._is_ours():
-                self._adapt()
+                self._follow()
         finally:
             self._lock.release()
 
-    def _adapt(self) -> None:
+    def _follow(self) -> None:
         before, self._seen = self._seen, gc.get_stats()
         for generation in (2, 1, 0):  # garbage that the last of them finds decides
             old, new = before[generation], self._seen[generation]

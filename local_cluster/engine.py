@@ -78,7 +78,7 @@ class Engine:
         """Step every worker, and also the control plane if something changed or all workers are idle. Return whether any of
         them did something."""
         busy = False
-        PACE.look()
+        PACE.adapt()
         workers = self.host.workers()
         patience = min((worker.timers.report_every for worker in workers), default=float("inf"))
         for worker in workers:

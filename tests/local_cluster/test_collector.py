@@ -48,9 +48,9 @@ def test_after_a_cluster_the_collector_is_as_before(simulated: bool) -> None:
     with LocalCluster(simulated_time=simulated):
         assert gc.get_threshold() == BEFORE and gc.isenabled()
         gc.collect()
-        PACE.look()
+        PACE.adapt()
         gc.collect()  # finds nothing
-        PACE.look()
+        PACE.adapt()
         assert gc.get_threshold()[0] == MOST[0]
     assert state() == before
 
@@ -203,9 +203,9 @@ def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> N
     with LocalCluster(simulated_time=True) as cluster:
         topology = with_rows(Keeps(), 50_000)
         gc.collect()
-        PACE.look()
+        PACE.adapt()
         gc.collect()  # finds nothing
-        PACE.look()
+        PACE.adapt()
         gc.callbacks.append(count)
         try:
             cluster.submit(topology)
