@@ -1,7 +1,7 @@
 """The states of a StatefulBolt: class attributes that declare what the bolt keeps for each key.
 
 A declaration only describes: its types, its default value, and how long a value lives. In a running task, the attribute of the
-instance is a handle (`worker.state.handles`) that reads and writes the state of the key at hand.
+instance is a handle (`worker.state`) that reads and writes the state of the key at hand.
 Must not know: how values are kept, encoded or restored.
 """
 

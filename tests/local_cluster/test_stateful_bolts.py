@@ -105,6 +105,39 @@ def test_a_timer_that_raises_is_tried_again_and_has_changed_nothing() -> None:
     assert "timer '' of key 'a'" in run.errors[0].render()
 
 
+class Resets(Retry):
+    """Sets the timer anew after its call has raised."""
+
+    failures = [True]
+
+    def execute(self, tup: Tuple) -> None:
+        self.timer_after(10)
+
+
+def test_a_timer_that_is_set_anew_after_an_error_has_its_new_time() -> None:
+    run = run_bolt(Resets(), [("a",), Pause(10.5), ("a",), Pause(30)], source_fields="word")
+    assert run.emitted() == [(1, 20.5)]
+
+
+class Forgets(StatefulBolt):
+    """Keeps a value, an element and an item of each key for a minute."""
+
+    key = "word"
+    value = ValueState(int, ttl=60)
+    row = ListState(int, ttl=60)
+    items = MapState(str, int, ttl=60)
+
+    def execute(self, tup: Tuple) -> None:
+        self.value.value = 1
+        self.row.append(1)
+        self.items["a"] = 1
+
+
+def test_a_key_that_never_comes_again_does_not_stay_beyond_its_ttl() -> None:
+    inputs = [*((f"w{number}",) for number in range(500)), Pause(61), ("last",), ("one more",)]
+    assert run_bolt(Forgets(), inputs, source_fields="word").keys() == ["last", "one more"]
+
+
 class Everything(StatefulBolt):
     key = ("a", "b")
     outputs = Fields("out")

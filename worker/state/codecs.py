@@ -37,7 +37,7 @@ class Codec:
         self.pickled = pickled
         #: Whether the values are immutable.
         self.plain = is_immutable(kind)
-        #: The only type that a value may have; NoneType's own type, which no value has, if there may be several.
+        #: The only type that a value may have; the type of NotImplemented, which no state has, if there may be several.
         self.exact: type = kind if kind in EXACT and not pickled else type(NotImplemented)
         self.decoder = None if pickled else msgspec.msgpack.Decoder(kind)
 
@@ -97,5 +97,6 @@ def is_immutable(kind: Any) -> bool:
     if origin is typing.Literal:
         return True
     if origin in (tuple, frozenset):
-        return all(each is Ellipsis or is_immutable(each) for each in typing.get_args(kind))
+        parts = typing.get_args(kind)  # none: a tuple of anything, so also of lists
+        return bool(parts) and all(each is Ellipsis or is_immutable(each) for each in parts)
     return isinstance(kind, type) and issubclass(kind, enum.Enum)

@@ -203,6 +203,12 @@ class ListHandle(StateHandle):
         if self.expiry is not None:
             self.expiry.forget(key)
 
+    def sweep(self, now: float, most: int) -> None:
+        """Drop up to `most` lists whose last element is over."""
+        if self.expiry is not None:
+            for key in self.expiry.over(now, most):
+                self.drop(key)
+
     # Undoing.
 
     def begin(self) -> None:

@@ -195,6 +195,16 @@ class MapHandle(StateHandle):
         if self.expiry is not None:
             self.expiry.forget((key, item))
 
+    def sweep(self, now: float, most: int) -> None:
+        """Drop up to `most` items whose time is over."""
+        if self.expiry is not None:
+            for key, item in self.expiry.over(now, most):
+                items = self.cells[key]
+                del items[item]
+                if not items:
+                    del self.cells[key]
+                self.expiry.forget((key, item))
+
     # Undoing.
 
     def begin_log(self) -> None:

@@ -151,6 +151,13 @@ class ValueHandle(StateHandle):
         self.turn = 0
         self.old = NONE
 
+    def sweep(self, now: float, most: int) -> None:
+        """Drop up to `most` values whose time is over, so that keys that never come again do not stay."""
+        if self.expiry is not None:
+            for key in self.expiry.over(now, most):
+                self.cells.pop(key, None)
+                self.expiry.forget(key)
+
     def not_for_all(self) -> NoReturn:
         """Raise the error for a broadcast state that is written for a tuple that other tasks do not get."""
         raise StateError(

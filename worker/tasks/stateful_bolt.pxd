@@ -12,6 +12,7 @@ cdef class StatefulBoltTask(BoltTask):
     cdef public object positions
     cdef public StateTable table
     cdef public dict states
+    cdef public list expiring
     cdef public object timers
     cdef public dict retried
     cdef public list finals

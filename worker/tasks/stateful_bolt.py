@@ -35,6 +35,8 @@ except ImportError:
 
 #: Seconds until a timer whose call raised is tried again: the first pause, and the longest; they double.
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+#: The most values of a state that a run drops because their time is over.
+MOST_SWEPT = 1000
 #: (component, stream) -> the positions of the key's fields; None: all tasks get the stream's tuples, so that there is no key.
 Positions = Mapping[tuple[str, str], tuple[int, ...] | None]
 
@@ -52,9 +54,11 @@ class StatefulBoltTask(BoltTask):
         self.positions = positions
         self.table = StateTable(emitter.where(), setup.now)
         self.states = build.handles(self.table, type(setup.instance))
+        #: The states with a `ttl`.
+        self.expiring = [handle for handle in self.states.values() if handle.expiry is not None]  # type: ignore[attr-defined]
         self.timers = KeyTimers(self.table)
-        #: (key, name) of a timer whose call raised -> its own time, and its next pause.
-        self.retried: dict[tuple[Any, str], tuple[float, float]] = {}
+        #: (key, name) of a timer whose call raised -> when it is tried again, its own time, and its next pause.
+        self.retried: dict[tuple[Any, str], tuple[float, float, float]] = {}
         #: The tuples that the running call has acked or failed, each with its root and, if it failed, the reason.
         self.finals: list[tuple[Tuple, int, tuple[Any, ...]]] = []
         #: Checks the states after each call, in the testing tools.
@@ -160,6 +164,10 @@ class StatefulBoltTask(BoltTask):
         if not self.yielded:
             self.fire_timers()
         super().run()
+        if not self.yielded:
+            now = self.now()
+            for handle in self.expiring:
+                handle.sweep(now, MOST_SWEPT)
         self.check_states()
 
     def fire_timers(self) -> None:
@@ -175,14 +183,17 @@ class StatefulBoltTask(BoltTask):
 
     def fire(self, due: Due) -> None:
         """Call `on_timer` for one timer."""
-        time, pause = self.retried.pop((due.key, due.name), (due.time, FIRST_PAUSE))
+        again, time, pause = self.retried.pop((due.key, due.name), (due.time, due.time, FIRST_PAUSE))
+        if again != due.time:  # the timer was set anew since its call raised
+            time, pause = due.time, FIRST_PAUSE
         self.emitter.anchor = NOTHING
         self.table.begin(due.key)
         self.timers.cancel(due.key, due.name)
         text = f"timer {due.name!r} of key {original(due.key)!r}"
         if not self.call_at_hand("on_timer", due.name, time, tuple_text=text):
-            self.retried[due.key, due.name] = (time, min(2 * pause, LONGEST_PAUSE))
-            self.timers.put(due.key, due.name, self.now() + pause)
+            again = self.now() + pause
+            self.retried[due.key, due.name] = (again, time, min(2 * pause, LONGEST_PAUSE))
+            self.timers.put(due.key, due.name, again)
         self.table.end()
 
     @cython.locals(
