@@ -106,7 +106,7 @@ def test_a_timer_that_raises_is_tried_again_and_has_changed_nothing() -> None:
 
 
 class Resets(Retry):
-    """Sets the timer anew after its call has raised."""
+    """Sets the timer again after its call has raised."""
 
     failures = [True]
 
@@ -114,7 +114,7 @@ class Resets(Retry):
         self.timer_after(10)
 
 
-def test_a_timer_that_is_set_anew_after_an_error_has_its_new_time() -> None:
+def test_a_timer_that_is_set_again_after_an_error_has_its_new_time() -> None:
     run = run_bolt(Resets(), [("a",), Pause(10.5), ("a",), Pause(30)], source_fields="word")
     assert run.emitted() == [(1, 20.5)]
 

@@ -55,7 +55,11 @@ class StatefulBoltTask(BoltTask):
         self.table = StateTable(emitter.where(), setup.now)
         self.states = build.handles(self.table, type(setup.instance))
         #: The states with a `ttl`.
-        self.expiring = [handle for handle in self.states.values() if handle.expiry is not None]  # type: ignore[attr-defined]
+        self.expiring: list[Any] = [
+            handle
+            for handle in self.states.values()
+            if handle.expiry is not None  # type: ignore[attr-defined]
+        ]
         self.timers = KeyTimers(self.table)
         #: (key, name) of a timer whose call raised -> when it is tried again, its own time, and its next pause.
         self.retried: dict[tuple[Any, str], tuple[float, float, float]] = {}
@@ -184,7 +188,7 @@ class StatefulBoltTask(BoltTask):
     def fire(self, due: Due) -> None:
         """Call `on_timer` for one timer."""
         again, time, pause = self.retried.pop((due.key, due.name), (due.time, due.time, FIRST_PAUSE))
-        if again != due.time:  # the timer was set anew since its call raised
+        if again != due.time:  # the timer was set again after its call had raised
             time, pause = due.time, FIRST_PAUSE
         self.emitter.anchor = NOTHING
         self.table.begin(due.key)
