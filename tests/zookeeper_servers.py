@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import TypeVar
 
 import pytest
-from kazoo.client import KazooClient
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.certificates import make_certificates
@@ -207,16 +206,6 @@ def client_files(server: ZooKeeperServer) -> ClientFiles:
     """The files of a daemon for this server."""
     assert server.plan.tls is not None
     return ClientFiles.within(server.plan.tls)
-
-
-def expire(store: ZooKeeperStore) -> None:
-    """Have the server end a store's session now: another connection takes it over and closes it."""
-    assert store._client is not None
-    session = eventually(lambda: store._client is not None and store._client.client_id)
-    other = KazooClient(store.servers, client_id=session)
-    other.start(PATIENCE_SECS)
-    other.stop()
-    other.close()
 
 
 @pytest.fixture(scope="session")

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.security.zookeeper_tls import ClientFiles
 from tests.certificates import make_certificates
 from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, client_files, eventually, states_from_now
+from tests.zookeeper_wire import end_session
 
 pytestmark = pytest.mark.slow
 
 #: Of ZooKeeper's own sources: the "secret" that each server adds to the numbers of sessions.
 SUPER_SECRET = 0xB3415C00
-#: A stranger who is turned away tries again for this long; one who is let in needs a fraction of it.
+#: A stranger waits this long for an answer; one who is let in needs a fraction of it.
 TRY_SECS = 3.0
 
 
@@ -51,24 +50,14 @@ def session_of(store: ZooKeeperStore) -> int:
     return store._client.session
 
 
-def end_session(servers: str, session: int, **options: object) -> None:
-    """What the stranger does, who knows the number of a session and nothing else."""
-    stranger = KazooClient(servers, client_id=(session, password_of(session)), **options)
-    try:
-        stranger.start(TRY_SECS)
-        assert stranger.client_id[0] == session, "the server believes it is the daemon"
-    finally:
-        stranger.stop()
-        stranger.close()
-
-
 def test_without_tls_a_stranger_ends_the_session_of_a_daemon(
     zookeeper: ZooKeeperServer, zookeeper_root: str
 ) -> None:
     """If a ZooKeeper made this impossible by itself, docs/security.md would have to say so."""
     with daemon_at(zookeeper, zookeeper_root, None) as store:
         states = states_from_now(store)
-        end_session(zookeeper.servers, session_of(store))
+        session = session_of(store)
+        assert end_session(zookeeper.servers, session, password_of(session))
         eventually(lambda: states == ["suspended", "lost", "connected"])
         eventually(lambda: store.connected)
         assert not store.owns("/presence")
@@ -78,21 +67,15 @@ def test_with_tls_a_stranger_ends_no_session(
     tls_zookeeper: ZooKeeperServer, zookeeper_root: str, tmp_path: Path
 ) -> None:
     files, other = client_files(tls_zookeeper), make_certificates(tmp_path)
-    strangers: list[dict[str, object]] = [
-        {},  # without TLS
-        {"use_ssl": True, "ca": files.ca},
-        {"use_ssl": True, "ca": files.ca, "certfile": other.certificate, "keyfile": other.key},
-    ]
+    without_certificate = ssl.create_default_context(cafile=files.ca)
+    with_another = ssl.create_default_context(cafile=files.ca)
+    with_another.load_cert_chain(other.certificate, other.key)
     with daemon_at(tls_zookeeper, zookeeper_root, files) as store:
         states, session = states_from_now(store), session_of(store)
 
-        def is_turned_away(options: dict[str, object]) -> bool:
-            with pytest.raises(KazooTimeoutError):
-                end_session(tls_zookeeper.servers, session, **options)
-            return True
-
-        with ThreadPoolExecutor(len(strangers)) as pool:
-            assert list(pool.map(is_turned_away, strangers)) == [True, True, True]
+        for stranger in (None, without_certificate, with_another):
+            with pytest.raises(OSError):
+                end_session(tls_zookeeper.servers, session, password_of(session), stranger, TRY_SECS)
         assert store.owns("/presence") and session_of(store) == session
         assert states == []
 
@@ -104,6 +87,6 @@ def test_a_certificate_of_the_cluster_is_what_lets_a_client_in(
     files = client_files(tls_zookeeper)
     with daemon_at(tls_zookeeper, zookeeper_root, files) as store:
         states = states_from_now(store)
-        known = {"ca": files.ca, "certfile": files.certificate, "keyfile": files.key}
-        end_session(tls_zookeeper.servers, session_of(store), use_ssl=True, **known)
+        session = session_of(store)
+        assert end_session(tls_zookeeper.servers, session, password_of(session), files.context())
         eventually(lambda: states == ["suspended", "lost", "connected"])

@@ -29,10 +29,10 @@ from tests.zookeeper_servers import (
     Ensemble,
     ZooKeeperServer,
     eventually,
-    expire,
     free_ports,
     states_from_now,
 )
+from tests.zookeeper_wire import expire
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,8 @@ from squall.cluster.leadership import GuardedStore, Leadership, Presence
 from squall.cluster.store import Deposed, Unavailable
 from tests.faults.proxy import FORWARD, Proxy
 from tests.squall.cluster.store_sessions import Open, tried
-from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, eventually, expire, states_from_now
+from tests.zookeeper_servers import PATIENCE_SECS, ZooKeeperServer, eventually, states_from_now
+from tests.zookeeper_wire import expire
 
 pytestmark = pytest.mark.slow
 
