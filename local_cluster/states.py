@@ -28,5 +28,5 @@ def state_of(workers: Iterable[Worker], topology: str, component: str, key: Any)
             f"component {component!r} of topology {topology!r} is no StatefulBolt: it has no state"
         )
     plain = canonical(key)
-    owner = next((task for task in stateful if plain in set(contents.keys_of(task.states))), stateful[0])
+    owner = next((task for task in stateful if contents.has_state(task.states, plain)), stateful[0])
     return contents.read(owner.states, key)

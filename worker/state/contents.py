@@ -5,9 +5,10 @@ Values are those of the user: a value, a list, or a dict. Must not know: tasks, 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 from topology_api import StateError
 from topology_api.wording import listed, nearest, shown, typed
@@ -16,6 +17,9 @@ from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
 from worker.state.values import WHOLE, ValueHandle
+
+#: How often a state is read again that changed while it was read.
+MOST_TRIES: Final = 100
 
 
 def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
@@ -31,24 +35,49 @@ def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
                 yield key
 
 
+def has_state(states: Mapping[str, StateHandle], key: Any) -> bool:
+    """Return whether a key, in the form of `canonical`, has state of its own. Any thread may ask."""
+    return any(
+        key in handle.cells  # type: ignore[attr-defined]
+        for handle in states.values()
+        if not isinstance(handle, ValueHandle) or handle.keyed
+    )
+
+
 def read(states: Mapping[str, StateHandle], key: Any) -> dict[str, Any]:
     """Return copies of the values of a key, by state: for a ValueState without a value, its default. Broadcast states belong to
-    every key."""
-    found = {}
-    for name, handle in states.items():
-        table = handle.table
-        table.begin(canonical(key))
+    every key.
+
+    Any thread may read while the task runs: the key at hand is left alone. What a running call has written may be seen.
+    """
+    plain = canonical(key)
+    for _ in range(MOST_TRIES):
         try:
-            if isinstance(handle, ValueHandle):
-                found[name] = deepcopy(handle.value)
-            elif isinstance(handle, MapHandle):
-                found[name] = dict(deepcopy(handle.live()))
-            elif isinstance(handle, ListHandle):
-                found[name] = list(deepcopy(handle.live()))
-            table.undo()  # a read of a mutable default changes nothing here
-        finally:
-            table.end()
-    return found
+            return {name: _read(handle, plain) for name, handle in states.items()}
+        except RuntimeError:  # a dict has changed its size while it was copied
+            time.sleep(0)
+    raise StateError(f"the state of key {shown(key)} changes all the time: read it when fewer tuples come")
+
+
+def _read(handle: StateHandle, key: Any) -> Any:
+    """Return a copy of what a state has for a key."""
+    now = handle.table.now()
+    if isinstance(handle, ValueHandle):
+        cell = key if handle.keyed else WHOLE
+        found = handle.cells.get(cell, NONE)
+        over = handle.expiry is not None and handle.expiry.is_over(cell, now)
+        return deepcopy(handle.default if found is NONE or over else found)
+    if isinstance(handle, MapHandle):
+        items = dict(handle.cells.get(key, {}))
+        if handle.expiry is not None:
+            items = {item: part for item, part in items.items() if not handle.expiry.is_over((key, item), now)}
+        return deepcopy(items)
+    assert isinstance(handle, ListHandle)
+    elements, times = list(handle.cells.get(key, ())), list(handle.times.get(key, ()))
+    if handle.expiry is not None:
+        oldest = now - handle.expiry.ttl
+        elements = [part for part, written in zip(elements, times) if written > oldest]
+    return deepcopy(elements)
 
 
 def write(states: Mapping[str, StateHandle], key: Any, values: Mapping[str, Any]) -> None:
