@@ -32,6 +32,7 @@ from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, T
 from topology_api.options import MAX_WORKERS, OPTIONS
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown
+from worker.loop.epoch_worker import worker_class
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread
@@ -339,7 +340,9 @@ class LocalCluster:
             calls: Any = SimulatedAsync(driver.clock.now)
         else:
             calls = AsyncThread(f"{plan.topology.name}-{plan.worker}")
-        worker = Worker(plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated)
+        worker = worker_class(plan)(
+            plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated
+        )
         letters = self._letters.setdefault(plan.topology.name, MemoryLetters())
         worker.environment.letters = lambda task: letters
         return worker

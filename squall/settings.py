@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from topology_api import storm_options
+from topology_api.epoch_rules import epoch_problems
 from topology_api.errors import InvalidConfig
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
@@ -215,7 +216,10 @@ def merged(
         )
         for component in topology.components
     }
-    return json_copy({**ground, **overrides.topology}), of_components
+    whole = json_copy({**ground, **overrides.topology})
+    if found := [*epoch_problems(topology, whole)]:
+        raise InvalidConfig(found, f"topology {topology.name!r}")
+    return whole, of_components
 
 
 def _problems(

@@ -61,6 +61,12 @@ class Option:
     problem: Check
 
 
+def _folder_url(value: object) -> str | None:
+    if isinstance(value, str) and value.startswith("file:///") and len(value) > len("file:///"):
+        return None
+    return f"is {shown(value)}: give a folder as file:///path"
+
+
 def _seconds(*, above: bool = True) -> Check:
     return _number("seconds", MAX_SECONDS, above=above)
 
@@ -194,6 +200,24 @@ _TABLE = (
         "With topology.on.outage 'wait': how long a tuple is tried again when its bolt task works for no other tuple, and too "
         "few tuples fail to show that the task is down. Null: without end.",
         _or_null(_seconds(), "no end"),
+    ),
+    Option(
+        "topology.state.path", (str, type(None)), None, "", "topology",
+        "Where the state of the topology is kept: file:///folder, which its worker must find on every host it may run on. A "
+        "topology that starts again with this path goes on from its last commit. Null: state is in memory, and ends with its "
+        "worker.",
+        _or_null(_folder_url, "memory"),
+    ),
+    Option(
+        "topology.epoch.secs", (int, float), 1.0, "seconds", "topology",
+        "How often the state at topology.state.path is committed. What happened since the last commit is done again after a "
+        "failure.",
+        _seconds(),
+    ),
+    Option(
+        "topology.epoch.keep", (int,), 10, "commits", "topology",
+        "How many of the last commits are kept at topology.state.path.",
+        _whole(1, 10_000, "commits"),
     ),
     Option(
         "topology.worker.memory.mb", (int, type(None)), None, "megabytes", "topology",

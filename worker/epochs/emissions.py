@@ -58,6 +58,10 @@ class Emissions:
             self.again.extendleft(reversed(void))
         self.closed, self.open = {}, []
 
+    def content(self) -> list[Kept]:
+        """Return what a snapshot keeps."""
+        return list(self.again)
+
     def restore(self, again: Iterable[Kept]) -> None:
         """Begin in a new process."""
         self.again = deque((message_id, values) for message_id, values in again)

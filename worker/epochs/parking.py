@@ -34,8 +34,15 @@ class Parked:
     """A tuple or timer that waits for its next try."""
 
     item: Any
+    #: The failures that count against it.
     attempts: int
     due: float
+    #: All failures in this process: the pauses grow with them.
+    tries: int = 0
+    #: When it was parked in this process.
+    since: float = 0.0
+    #: How many calls had succeeded in its task when it failed last.
+    successes: int = 0
 
 
 class Parking:
@@ -55,17 +62,22 @@ class Parking:
 
     def park(self, item: Any, failure: str, replay: Replay, now: float) -> None:
         """A call for a tuple or timer raised for the first time."""
-        self.failed(Parked(item, 0, now), failure, replay, now)
+        self.failed(Parked(item, 0, now, since=now), failure, replay, now)
 
-    def failed(self, parked: Parked, failure: str, replay: Replay, now: float) -> None:
-        """A try failed: wait for the next one, or give up."""
-        parked.attempts += 1
+    def failed(self, parked: Parked, failure: str, replay: Replay, now: float, counts: bool = True) -> None:
+        """A try failed: wait for the next one, or give up. `counts`: whether the failure counts against the tuple or timer."""
+        parked.attempts += counts
+        parked.tries += 1
         most = replay.max_attempts
         if most is not None and parked.attempts >= most:
-            self.letters.append((parked.item, failure, parked.attempts))
+            self.give_up(parked, failure)
             return
-        parked.due = now + replay_delay(replay, parked.attempts)
+        parked.due = now + replay_delay(replay, parked.tries)
         self.parked.append(parked)
+
+    def give_up(self, parked: Parked, failure: str) -> None:
+        """A tuple or timer becomes a dead letter."""
+        self.letters.append((parked.item, failure, parked.attempts))
 
     def due(self, now: float) -> Parked | None:
         """Remove and return a tuple or timer to try now. If the try fails, pass it to `failed`."""
@@ -93,5 +105,5 @@ class Parking:
 
     def restore(self, content: Iterable[tuple[Any, int, float]], now: float) -> None:
         """Return to a snapshot."""
-        self.parked = [Parked(item, attempts, now + left) for item, attempts, left in content]
+        self.parked = [Parked(item, attempts, now + left, attempts, now) for item, attempts, left in content]
         self.letters = []

@@ -310,7 +310,7 @@ class Participant:
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
         content.parked = self.parking.content(now)
-        content.again = list(self.emissions.again)
+        content.again = self.emissions.content()
         letters = self.parking.close(epoch)
         if letters:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))

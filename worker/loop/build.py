@@ -27,6 +27,8 @@ from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.epoch_bolt import EpochBoltTask, EpochStatefulBoltTask
+from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
@@ -141,8 +143,12 @@ def build_spout(
         first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
     tracker = Tracker(task, timeout, environment.now(), first)
     tracker.acking = bool(conf["topology.acking"])
-    kind = hooks.ObservedSpoutEmitter if observed else SpoutEmitter
-    made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
+    if plan.has_epochs:
+        repeating = ObservedEpochSpoutEmitter if observed else EpochSpoutEmitter
+        made: SpoutTask = EpochSpoutTask(setup, repeating(setup.spec.id, task, outputs, random, tracker))
+    else:
+        kind = hooks.ObservedSpoutEmitter if observed else SpoutEmitter
+        made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
     made.wait.calls_an_instant = plan.calls_an_instant
     made.letters.keeper = environment.letters(task)
     made.letters.random = Random(f"{plan.seed}/{plan.incarnation}/{task}/{environment.now()}/letters")
@@ -155,15 +161,8 @@ def build_bolt(
     """Build the task of a bolt, of the kind that its class needs."""
     plan, component = environment.plan, setup.spec.id
     inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
-    if isinstance(setup.instance, StatefulBolt):
-        holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
-        positions = positions_of(plan.topology, component, setup.instance)
-        held = holding(component, setup.context.task, outputs, random)
-        stateful = StatefulBoltTask(setup, held, inputs, positions)
-        for observer in plan.observers:
-            if hasattr(observer, "watch_states"):
-                stateful.watch = observer.watch_states(stateful.table)
-        return stateful
+    if plan.has_epochs or isinstance(setup.instance, StatefulBolt):
+        return build_holding_bolt(plan, setup, inputs, outputs, random, observed)
     kind = hooks.ObservedBoltEmitter if observed else BoltEmitter
     emitter = kind(component, setup.context.task, outputs, random)
     if isinstance(setup.instance, BatchBolt):
@@ -172,6 +171,28 @@ def build_bolt(
         runner, wake = environment.async_runner, environment.wake
         return AsyncBoltTask(setup, emitter, inputs, runner=runner, wake=wake)
     return BoltTask(setup, emitter, inputs)
+
+
+def build_holding_bolt(
+    plan: WorkerPlan,
+    setup: TaskSetup,
+    inputs: BoundedInputs,
+    outputs: Outputs,
+    random: Random,
+    observed: bool,
+) -> BoltTask:
+    """Build a task whose calls are all or nothing."""
+    component, instance = setup.spec.id, setup.instance
+    holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
+    emitter = holding(component, setup.context.task, outputs, random)
+    if not isinstance(instance, StatefulBolt):
+        return EpochBoltTask(setup, emitter, inputs)
+    kind = EpochStatefulBoltTask if plan.has_epochs else StatefulBoltTask
+    stateful = kind(setup, emitter, inputs, positions_of(plan.topology, component, instance))
+    for observer in plan.observers:
+        if hasattr(observer, "watch_states"):
+            stateful.watch = observer.watch_states(stateful.table)
+    return stateful
 
 
 def build_outputs(

@@ -96,7 +96,7 @@ class Links:
             size = len(box.rows)
             least = 1 if self.takes_any(box, what) else box.limit.tuples
             while size >= least:
-                if box.credited and not self.window(box.target).room:
+                if box.credited and not self.window_for(box).room:
                     self.waiting.setdefault(box.target, {})[task.id] = task
                     blocked = blocked or size >= high
                     break
@@ -112,8 +112,12 @@ class Links:
     def takes_any(self, box: Outbox, what: Flush) -> bool:
         """Return whether a partial frame may leave an outbox."""
         if what is Flush.IDLE:
-            return box.credited and self.window(box.target).idle
+            return box.credited and self.window_for(box).idle
         return what is Flush.ALL
+
+    def window_for(self, parcel: Outbox | Batch) -> SendWindow:
+        """Return the window that what is in an outbox, or a batch, takes credit of."""
+        return self.window(parcel.target)
 
     def window(self, target: int) -> SendWindow:
         """Return the window of the link to a task."""
@@ -127,7 +131,7 @@ class Links:
         """Send a batch on its link."""
         batch.sender = self.worker
         if credited:
-            batch.frame = self.window(batch.target).next_frame()
+            batch.frame = self.window_for(batch).next_frame()
         if batch.cycle >= 0:
             self.cycles.sent(batch.cycle, self.worker_of[batch.target], len(batch.rows))
         self.forward(batch)

@@ -13,6 +13,7 @@ from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
@@ -44,6 +45,16 @@ class WorkerPlan:
     topology_id: str = ""
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
+
+    @property
+    def has_epochs(self) -> bool:
+        """Whether the topology's state is kept outside of its workers."""
+        return self.conf[STATE_PATH] is not None
+
+    @cached_property
+    def names(self) -> dict[int, str]:
+        """The names of all tasks, "component/index", by id: ids change with assignments, names do not."""
+        return {task: f"{component}/{index}" for task, component, index in self.tasks}
 
     @property
     def own_tasks(self) -> list[TaskRow]:

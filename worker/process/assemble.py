@@ -34,6 +34,7 @@ from squall.transport.wire import Streams
 from squall.values import Incarnation
 from topology_api import SquallError
 from topology_api.options import port_range
+from worker.loop.epoch_worker import worker_class
 from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
@@ -158,7 +159,9 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     sockets = Sockets(keys, bind=orders.bind, host=orders.host, ports=orders.ports, within=within)
     process_exit.open_files.admission = sockets.admission
     coroutines = AsyncThread(f"{orders.topology}-{orders.worker}")
-    worker = Worker(plan, lease, lambda peer, frame: exchange.send(peer, frame), coroutines, sockets.wake)
+    worker = worker_class(plan)(
+        plan, lease, lambda peer, frame: exchange.send(peer, frame), coroutines, sockets.wake
+    )
     exchange = links(plan, sockets, lease, worker)
     side = sockets.side()
 

@@ -70,7 +70,9 @@ def _read(handle: StateHandle, key: Any) -> Any:
     if isinstance(handle, MapHandle):
         items = dict(handle.cells.get(key, {}))
         if handle.expiry is not None:
-            items = {item: part for item, part in items.items() if not handle.expiry.is_over((key, item), now)}
+            items = {
+                item: part for item, part in items.items() if not handle.expiry.is_over((key, item), now)
+            }
         return deepcopy(items)
     assert isinstance(handle, ListHandle)
     elements, times = list(handle.cells.get(key, ())), list(handle.times.get(key, ()))

@@ -1,0 +1,434 @@
+"""Topologies whose state is at a path: what a cluster that starts again goes on from, and what is counted once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from topology_api import (
+    BatchBolt,
+    Bolt,
+    Context,
+    FailTuple,
+    Fields,
+    InvalidConfig,
+    Replay,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
+
+WORDS = [f"w{number % 7}" for number in range(1_000)]
+
+
+class Words(Spout):
+    """Emits words by position, and can go back to one."""
+
+    outputs = Fields("word", "number")
+    replay = Replay(max_attempts=30, first_delay=0.01, max_delay=0.1)
+
+    def __init__(self, count: int, a_second: int | None = None) -> None:
+        self.count, self.a_second = count, a_second
+
+    def open(self, context: Context) -> None:
+        self.context, self.at = context, 0
+        self.acked: list[object] = []
+
+    def position(self) -> int:
+        return self.at
+
+    def rewind(self, position: int | None) -> None:
+        self.at = position or 0
+
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            return 0.1
+        number = self.at
+        self.at += 1
+        self.emit((WORDS[number % len(WORDS)], number), message_id=number)
+        return None if self.a_second is None else 1 / self.a_second
+
+    def ack(self, message_id: object) -> None:
+        self.acked.append(message_id)
+
+
+class Pass(Bolt):
+    """Passes tuples on, and raises for some of them: after it has emitted."""
+
+    outputs = Fields("word", "number")
+
+    def __init__(self, failing: float = 0.0, poison: frozenset[int] = frozenset()) -> None:
+        self.failing, self.poison = failing, poison
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((tup["word"], tup["number"]))
+        if tup["number"] in self.poison or self.random.random() < self.failing:
+            raise ValueError(f"number {tup['number']}")
+
+
+class Count(StatefulBolt):
+    key = ("word",)
+    outputs = Fields("word", "times", "total")
+    times = ValueState(int, default=0)
+    total = ValueState(int, default=0)
+
+    def __init__(self, failing: float = 0.0) -> None:
+        self.failing = failing
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+
+    def execute(self, tup: Tuple) -> None:
+        self.times.value += 1
+        self.total.value += tup["number"]
+        self.emit((tup["word"], self.times.value, self.total.value))
+        if self.random.random() < self.failing:
+            raise ValueError(f"after {self.times.value}")
+
+
+class Needs(Pass):
+    """Raises as long as a file is missing."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def execute(self, tup: Tuple) -> None:
+        if not Path(self.path).exists():
+            raise OSError("the store is away")
+        super().execute(tup)
+
+
+class OneWord(Pass):
+    def execute(self, tup: Tuple) -> None:
+        self.emit(("w0", tup["number"]))
+
+
+class Refuses(Pass):
+    def execute(self, tup: Tuple) -> None:
+        raise FailTuple("refused")
+
+
+class Finite(Words):
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            self.finish()
+            return None
+        return super().next_tuple()
+
+
+class Forward(Spout):
+    """Has no position."""
+
+    outputs = Words.outputs
+    replay = Words.replay
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, context: Context) -> None:
+        self.at = 0
+
+    def next_tuple(self) -> None:
+        if self.at < self.count:
+            self.emit((WORDS[self.at % len(WORDS)], self.at), message_id=self.at)
+            self.at += 1
+
+
+class Writes(Count):
+    """Writes at the end how many tuples it got."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.got = 0
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.got += 1
+        with open(self.path, "w") as file:
+            file.write(f"{self.times.value}\n")
+
+
+class CountTexts(Count):
+    times = ValueState(str, default="")
+
+
+class Rich(Pass):
+    auto_ack = False
+
+
+class Batches(BatchBolt):
+    outputs = Words.outputs
+
+    def execute_batch(self, batch: Any) -> None:
+        raise AssertionError("not called")
+
+
+class Async(Pass):
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        raise AssertionError("not called")
+
+
+class Newest(StatefulBolt):
+    key = ("word",)
+    seen = ValueState(int, default=0)
+    most = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen.value += 1
+        self.most.value = max(self.most.value, tup["times"])
+
+
+def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:
+    end = time.monotonic() + secs
+    while not true():
+        assert time.monotonic() < end, f"not within {secs:g} seconds"
+        time.sleep(0.02)
+
+
+def words(spout: Spout, between: Bolt, count: Bolt, parallelism: int = 2) -> Topology:
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", spout)
+    builder.set_bolt("pass", between, parallelism).shuffle_grouping("words")
+    builder.set_bolt("count", count, parallelism).fields_grouping("pass", "word")
+    builder.set_bolt("newest", Newest(), parallelism).fields_grouping("count", "word")
+    return builder.build()
+
+
+def counts(cluster: LocalCluster) -> dict[str, tuple[int, int, int, int]]:
+    """Of each word: how often it was counted, the sum of its numbers, and what the last bolt has seen of it."""
+    found = {}
+    for word in sorted(set(WORDS)):
+        count, newest = (cluster.state("words", component, word) for component in ("count", "newest"))
+        found[word] = (count["times"], count["total"], newest["seen"], newest["most"])
+    return found
+
+
+def expected(numbers: list[int]) -> dict[str, tuple[int, int, int, int]]:
+    times: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    for number in numbers:
+        times[WORDS[number % len(WORDS)]] += 1
+        totals[WORDS[number % len(WORDS)]] += number
+    return {word: (times[word], totals[word], times[word], times[word]) for word in sorted(set(WORDS))}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_tuple_counts_once_however_often_the_cluster_starts_again(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    conf = {
+        "topology.state.path": f"file://{tmp_path}",
+        "topology.epoch.secs": 0.5,
+        "topology.queue.size": draw.choice([16, 64, 4096]),
+        "topology.max.spout.pending": draw.choice([5, 1000]),
+    }
+    total = 500
+    for _ in range(4):
+        topology = words(Words(total, 100), Pass(0.1), Count(0.1))
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(topology, conf)
+            cluster.advance(draw.uniform(0.1, 3.0))
+    with LocalCluster(simulated_time=True, seed=seed) as cluster:
+        cluster.submit(words(Words(total, 100), Pass(0.1), Count(0.1)), conf)
+        cluster.advance(30)
+        assert counts(cluster) == expected(list(range(total)))
+        assert cluster.dead_letters("words") == []
+
+
+def test_a_tuple_that_always_fails_is_one_dead_letter_of_the_bolt_and_the_rest_counts(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    spout = Words(100)
+    spout.replay = Replay(max_attempts=3, first_delay=0.01, max_delay=0.1)
+    poison = frozenset({3, 50})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(spout, Pass(poison=poison), Count()), conf)
+        cluster.advance(5)
+        assert counts(cluster) == expected([number for number in range(100) if number not in poison])
+        letters = cluster.dead_letters("words")
+        assert sorted(letter.values[1] for letter in letters) == [3, 50]
+        assert {(letter.failure.component, letter.failure.attempts) for letter in letters} == {("pass", 3)}
+        status = cluster.status("words").components["words"]
+        assert (status.acked, status.failed, status.pending) == (100, 0, 0)
+
+
+def test_while_a_bolt_works_for_nobody_no_failure_counts(tmp_path: Path) -> None:
+    """`topology.on.outage: wait`: a store that is away for longer than all attempts take costs no tuple."""
+    gate = tmp_path / "store"
+    conf = {
+        "topology.state.path": f"file://{tmp_path}/state",
+        "topology.epoch.secs": 0.2,
+        "topology.on.outage": "wait",
+    }
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(30), Needs(str(gate)), Count()), conf)
+        cluster.advance(10)  # 100 tries for each tuple, of which 30 may fail
+        assert counts(cluster) == expected([])
+        gate.touch()
+        cluster.advance(10)
+        assert counts(cluster) == expected(list(range(30)))
+        assert cluster.dead_letters("words") == []
+
+
+def test_fail_tuple_counts_at_once(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.on.outage": "wait"}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(20), Refuses(), Count()), conf)
+        cluster.advance(30)
+        assert len(cluster.dead_letters("words")) == 20
+
+
+def test_a_topology_completes_once_its_last_epoch_is_committed_and_has_nothing_to_do_again(
+    tmp_path: Path,
+) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 60}
+    for started in (1, 2):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(words(Finite(50), OneWord(), Writes(str(tmp_path / "written")), 1), conf)
+            cluster.advance(5)  # much less than an epoch
+            assert cluster.last_status("words").state == "COMPLETED", started
+    assert (tmp_path / "written").read_text().splitlines() == ["50"]
+
+
+def test_a_spout_that_cannot_go_back_is_acked_with_the_commits(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Forward(100), Pass(0.1), Count(0.1)), conf)
+        cluster.advance(0.1)
+        assert cluster.status("words").components["words"].acked == 0
+        cluster.advance(10)
+        assert counts(cluster) == expected(list(range(100)))
+        assert cluster.status("words").components["words"].acked == 100
+
+
+def test_threads_and_real_time_count_the_same(tmp_path: Path) -> None:
+    conf = {
+        "topology.state.path": f"file://{tmp_path}",
+        "topology.epoch.secs": 0.1,
+        "topology.queue.size": 16,
+    }
+    spout, between, count = Words(3_000), Pass(0.01), Count(0.01)
+    for component in (spout, between, count):
+        component.threaded = True
+    for _ in range(3):
+        with LocalCluster() as cluster:
+            cluster.submit(words(spout, between, count), conf)
+            time.sleep(0.4)
+    with LocalCluster() as cluster:
+        cluster.submit(words(spout, between, count), conf)
+        eventually(lambda: cluster.status("words").components["words"].acked > 0)
+        eventually(lambda: counts(cluster) == expected(list(range(3_000))))
+
+
+@pytest.mark.parametrize(
+    ("bolt", "conf", "text"),
+    [
+        (Pass(), {"topology.workers": 2}, "topology.workers is 2"),
+        (Pass(), {"topology.acking": False}, "topology.acking is false"),
+        (Rich(), {}, "component 'pass' acks or anchors itself"),
+        (Batches(), {}, "component 'pass' is a BatchBolt"),
+        (Async(), {}, "component 'pass' has an async execute"),
+        (
+            Pass(),
+            {"topology.state.path": "state"},
+            "'state': give a folder as file:///path, or null for memory",
+        ),
+    ],
+)
+def test_what_is_not_possible_yet_is_refused_with_its_reason(
+    tmp_path: Path, bolt: Bolt, conf: dict[str, Any], text: str
+) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", **conf}
+    with LocalCluster(simulated_time=True) as cluster, pytest.raises(InvalidConfig) as caught:
+        cluster.submit(words(Words(1), bolt, Count()), conf)
+    assert text in str(caught.value)
+
+
+def test_a_damaged_snapshot_is_named_and_nothing_runs(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf)
+        cluster.advance(1.1)
+    newest = max(
+        (tmp_path / "words" / "snapshots").glob("*-count.0"), key=lambda path: int(path.name.split("-")[0])
+    )
+    newest.write_bytes(newest.read_bytes()[:-1])
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf)
+        cluster.advance(1)
+        status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        assert f"snapshot {newest.name} is damaged" in status.errors[-1].render()
+
+
+def test_a_state_with_another_type_is_refused_by_name(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf)
+        cluster.advance(1.1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), CountTexts()), conf)
+        cluster.advance(1)
+        status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        assert "the saved values of state 'times' do not fit its type" in status.errors[-1].render()
+
+
+class Files(Newest):
+    """Writes what it knows of each word to a file."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        (Path(self.folder) / tup["word"]).write_text(f"{self.seen.value} {self.most.value}")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_killed_again_and_again_counts_each_tuple_once(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+    total = 4_000
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Words(total, 1_000))
+    builder.set_bolt("pass", Pass(0.01), 2).shuffle_grouping("words")
+    builder.set_bolt("count", Count(0.01), 2).fields_grouping("pass", "word")
+    (tmp_path / "files").mkdir()
+    builder.set_bolt("newest", Files(str(tmp_path / "files"))).fields_grouping("count", "word")
+    wanted = {word: f"{times} {times}" for word, (times, *_) in expected(list(range(total))).items()}
+    with LocalCluster(processes=True) as cluster:
+        cluster.submit(builder.build(), conf)
+        for _ in range(4):
+            eventually(lambda: any(worker.pid for worker in cluster.workers("words")))
+            before = read_all(tmp_path / "files")
+            eventually(lambda before=before: read_all(tmp_path / "files") != before)  # type: ignore[misc]
+            [worker] = cluster.workers("words")
+            assert worker.pid is not None
+            os.kill(worker.pid, signal.SIGKILL)
+            eventually(lambda worker=worker: all(each.pid != worker.pid for each in cluster.workers("words")))  # type: ignore[misc]
+        eventually(lambda: read_all(tmp_path / "files") == wanted)
+        eventually(lambda: cluster.status("words").components["words"].pending == 0)
+        time.sleep(0.5)  # a tuple that counted twice would still come
+        assert read_all(tmp_path / "files") == wanted
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}

@@ -1,0 +1,43 @@
+"""What a topology with `topology.state.path` may contain. Returns problems as texts. Must not know: how state is kept."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from topology_api.components import BatchBolt, Bolt
+from topology_api.topology import Topology
+
+STATE_PATH: Final = "topology.state.path"
+_WHY: Final = f"in a topology with {STATE_PATH}"
+
+
+def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[str]:
+    """Yield what keeps a topology from having its state at `topology.state.path`; nothing if the path is not set."""
+    if conf.get(STATE_PATH) is None:
+        return
+    workers = conf.get("topology.workers")
+    if isinstance(workers, int) and workers > 1:
+        yield f"topology.workers is {workers}: {_WHY} it must be 1 in this release"
+    if conf.get("topology.acking") is False:
+        yield f"topology.acking is false: {_WHY} it must be true"
+    for members in topology.cycles:
+        yield f"the components {', '.join(sorted(members))} form a cycle, which is not supported {_WHY} in this release"
+    for spec in topology.bolts:
+        yield from (f"component {spec.id!r} {problem}" for problem in _bolt_problems(topology.load(spec.id)))
+
+
+def _bolt_problems(bolt: Bolt) -> Iterator[str]:
+    if isinstance(bolt, BatchBolt):
+        yield f"is a BatchBolt, which is not supported {_WHY} in this release: derive from Bolt"
+    elif inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
+        yield (
+            f"has an async execute, which is not supported {_WHY} in this release: make it def, with threaded = True if it "
+            "blocks"
+        )
+    elif not (bolt.auto_ack and bolt.auto_anchor):
+        yield (
+            f"acks or anchors itself (auto_ack or auto_anchor is False), which is not supported {_WHY} in this release: a call "
+            "there is all or nothing, so leave both True"
+        )

@@ -1,0 +1,143 @@
+"""Log and snapshots of one topology in a folder of a store, and who calls the store: a thread, or the loop itself.
+
+    log/000000000001        the records of `worker.epochs.records`, each put once
+    snapshots/<name>        `worker.epochs.snapshot_files`
+
+A call that fails because the store is away is made again, with growing pauses, until it succeeds: an epoch waits for its store.
+Only the put of a record is not repeated here, since its answer decides (`worker.epochs.log`).
+Must not know: tasks, epochs that run.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from squall.stores.files import Files, FilesError, FilesUnavailable
+from topology_api import SquallError
+from worker.epochs.log import PutAnswer
+from worker.epochs.records import LogRecord, SnapshotFile, decode_record, encode_record
+from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, decode_snapshot, removable
+
+_log = logging.getLogger(__name__)
+
+LOG: Final = "log"
+SNAPSHOTS: Final = "snapshots"
+#: Digits of a record's name, so that the names sort by number.
+DIGITS: Final = 12
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+
+
+class EpochFiles:
+    """Log and snapshots of one topology. `files`: a store, whose root is the topology's folder."""
+
+    def __init__(self, files: Files) -> None:
+        self.files = files
+
+    def put_record(self, number: int, record: LogRecord) -> PutAnswer:
+        """Put a record if there is none of its number."""
+        try:
+            stored = self.files.put_if_absent(f"{LOG}/{number:0{DIGITS}}", encode_record(record))
+        except FilesUnavailable as error:
+            _log.warning("state of the topology: record %d: %s", number, error)
+            return PutAnswer.UNKNOWN
+        return PutAnswer.STORED if stored else PutAnswer.TAKEN
+
+    def records_after(self, number: int) -> list[LogRecord]:
+        """Return the records after a number. Raises BadLog, FilesError."""
+        names = sorted(status.name for status in self.files.list(LOG) if status.name.isdecimal())
+        found: list[LogRecord] = []
+        for name in names:
+            if int(name) > number:
+                if int(name) != number + len(found) + 1:
+                    break  # a record before it is not there yet, so neither is this one, as far as the protocol goes
+                found.append(decode_record(int(name), self.files.read(f"{LOG}/{name}")))
+        return found
+
+    def write_snapshot(self, file: SnapshotFile, data: bytes) -> None:
+        """Write a snapshot. Its name is used once, so what is there already is the same."""
+        self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
+
+    def read_snapshots(self, files: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
+        """Read the snapshots of a commit. Raises BadSnapshot, FilesError."""
+        return [decode_snapshot(file, self.files.read(f"{SNAPSHOTS}/{file.name}")) for file in files.values()]
+
+    def sweep(self, sweep: SweepFiles) -> None:
+        """Remove what no commit needs."""
+        names = [status.name for status in self.files.list(SNAPSHOTS) if not status.is_folder]
+        for name in removable(sweep, names):
+            self.files.delete(f"{SNAPSHOTS}/{name}")
+
+
+#: What a call came to: its result, or the error that ends the topology.
+Answer = tuple[Callable[[Any], None], Any, SquallError | ValueError | None]
+
+
+class InlineCalls:
+    """Calls the store in the loop, for simulated time. Answers are handled by the next step."""
+
+    def __init__(self) -> None:
+        self.answers: deque[Answer] = deque()
+
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """Call a function of `EpochFiles`; `done` gets its result, in the loop."""
+        try:
+            self.answers.append((done, job(), None))
+        except (SquallError, ValueError) as error:
+            self.answers.append((done, None, error))
+
+    @property
+    def waits_for(self) -> str:
+        """Why the store does not answer; "": it does."""
+        return ""
+
+    def stop(self) -> None:
+        """No call follows."""
+
+
+class ThreadCalls:
+    """Calls the store in a thread of its own, in order, each until it succeeds."""
+
+    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+        self.answers: deque[Answer] = deque()
+        self.wake = wake
+        self.waits_for = ""
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = (
+            queue.SimpleQueue()
+        )
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"{name}-state", daemon=True)
+        self._thread.start()
+
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        """See `InlineCalls.call`."""
+        self._jobs.put((job, done))
+
+    def stop(self) -> None:
+        """Make no further call."""
+        self._stopped.set()
+        self._jobs.put(None)
+
+    def _run(self) -> None:
+        while not self._stopped.is_set() and (next_job := self._jobs.get()) is not None:
+            job, done = next_job
+            pause = FIRST_PAUSE
+            while not self._stopped.is_set():
+                try:
+                    self.answers.append((done, job(), None))
+                except FilesUnavailable as error:
+                    if not self.waits_for:
+                        _log.warning("the topology waits for the store of its state: %s", error)
+                    self.waits_for = str(error)
+                    self._stopped.wait(pause)
+                    pause = min(2 * pause, LONGEST_PAUSE)
+                    continue
+                except (FilesError, SquallError, ValueError) as error:
+                    self.answers.append((done, None, error))
+                self.waits_for = ""
+                break
+            self.wake()

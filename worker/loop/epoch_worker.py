@@ -1,0 +1,305 @@
+"""A worker of a topology whose state is kept outside of it: nothing runs before the last commit is restored.
+
+Must not know: sockets, how epochs are agreed on (`worker.epochs`).
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from squall.cluster.registry import number_of
+from squall.dead_letters.letter import DeadLetter, shown_values
+from squall.stores import open_files
+from squall.stores.files import Files
+from squall.transport.credit import ReceiveWindow, SendWindow
+from squall.transport.frames import Batch
+from topology_api import Failure, Replay, SquallError
+from worker.epochs.alignment import Alignment
+from worker.epochs.coordinator import Coordinator
+from worker.epochs.parking import ParkedLetter, Parking
+from worker.errors.reports import make_report
+from worker.loop.epoch_store import EpochFiles, InlineCalls, ThreadCalls
+from worker.loop.epochs import Epochs, StoreCalls
+from worker.loop.links import Links
+from worker.loop.plan import WorkerPlan
+from worker.loop.worker import Worker
+from worker.routing.outbox import Outbox
+from worker.tasks.bolt import BoltTask
+from worker.tasks.epoch_bolt import EpochBolt, EpochSetup
+from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.task import Task
+from worker.tracking.dead_letters import GivenUp
+
+#: The most parked tuples of a task; at the limit it takes no input.
+MOST_PARKED: Final = 1000
+#: Versions of assignments of one submission; a later submission's are higher.
+_VERSIONS: Final = 1 << 32
+
+
+class EpochLinks(Links):
+    """Links whose batches pass the alignment of their task.
+
+    A window belongs to a pair of tasks: frames of one task that are held behind its barrier take no credit from its neighbours.
+    """
+
+    epochs: Epochs
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.pairs: dict[tuple[int, int], SendWindow] = {}
+        self.arriving: dict[tuple[int, int], ReceiveWindow] = {}
+
+    def window_for(self, parcel: Outbox | Batch) -> SendWindow:
+        pair = (parcel.source.task, parcel.target)
+        window = self.pairs.get(pair)
+        if window is None:
+            window = self.pairs[pair] = SendWindow(self.window_of(parcel.target))
+        return window
+
+    def arrive(self, batch: Batch) -> None:
+        if batch.frame:
+            pair = (batch.source.task, batch.target)
+            window = self.arriving.get(pair)
+            if window is None:
+                window = self.arriving[pair] = ReceiveWindow(self.window_of(batch.target))
+            batch.window = window
+        self.epochs.arrive(batch)
+
+    def enter_inbox(self, task: BoltTask, batch: Batch) -> None:
+        """Put a batch into an inbox."""
+        task.inbox.append(batch)
+        self.woken.append(task)
+
+    def done(self, batch: Batch) -> None:
+        if batch.window is None:
+            return
+        upto = batch.window.confirm(batch.frame)
+        if self.window_for(batch).grant(upto) and batch.target in self.waiting:
+            self.retry.update(self.waiting.pop(batch.target))
+
+    def forget_pairs(self) -> None:
+        """All tasks are made anew: nothing is in flight."""
+        self.pairs.clear()
+        self.arriving.clear()
+
+
+class EpochWorker(Worker):
+    """All tasks of a topology, and their epochs."""
+
+    links: EpochLinks
+    epochs: Epochs | None = None
+    #: Opens the store in which the state is.
+    open_store: Callable[[str], Files] = staticmethod(open_files)
+
+    def make_links(self, plan: WorkerPlan) -> Links:
+        return EpochLinks(
+            self.name, dict(plan.worker_of), self.window_of, self.send, self.cycles, plan.linked
+        )
+
+    # Life.
+
+    def open_tasks(self, rows: list[Any]) -> None:
+        plan = self.plan
+        if len(set(plan.worker_of.values())) > 1:
+            self.end(
+                SquallError(
+                    "a topology with topology.state.path runs in one worker: set topology.workers to 1"
+                )
+            )
+            return
+        super().open_tasks(rows)
+
+    def prepare_task(self, task: Task) -> None:
+        """Give a new task its part in epochs."""
+        assert isinstance(task, EpochBolt | EpochSpoutTask)
+        plan, conf = self.plan, self.plan.conf_of(task.spec.id)
+        keeper = self.environment.letters(task.id)
+        give_up = conf["topology.outage.give.up.secs"]
+        task.join_epochs(
+            EpochSetup(
+                to_wall=keeper.time_of,
+                from_wall=lambda time: time - (keeper.time_of(self.now()) - self.now()),
+                names=plan.names,
+                replay=replay_of(plan, task.spec.id),
+                parking=Parking(plan.names[task.id], MOST_PARKED),
+                give_up_secs=None if give_up is None else float(give_up),
+            )
+        )
+        if isinstance(task, EpochBolt):
+            task.sources = frozenset(plan.end_sources(task.spec.id))
+            task.fields_of = lambda component, stream: (
+                plan.topology.component(component).outputs[stream].fields
+            )
+
+    def begin_epochs(self) -> None:
+        """All tasks are opened: restore the last commit, and go on from there."""
+        plan = self.plan
+        tasks = [task for task in self.tasks.values() if isinstance(task, EpochBolt | EpochSpoutTask)]
+        files = self.open_store(f"{plan.conf['topology.state.path']}/{plan.topology.name}")
+        calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
+        version = number_of(plan.topology_id) * _VERSIONS + plan.incarnation.version
+        leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"
+        names = {plan.names[task.id]: plan.incarnation.restart for task in tasks}
+        coordinator = Coordinator(
+            leader,
+            version,
+            names,
+            float(plan.conf["topology.epoch.secs"]),
+            int(plan.conf["topology.epoch.keep"]),
+        )
+        alignments = {
+            task.id: Alignment([plan.names[source] for source in plan.end_sources(task.spec.id)])
+            if isinstance(task, EpochBolt)
+            else Alignment(())
+            for task in tasks
+        }
+        targets = {task.id: plan.end_targets(task.spec.id) for task in tasks}
+        self.links.epochs = self.epochs = Epochs(
+            self,
+            tasks,
+            alignments,
+            targets,
+            coordinator,
+            EpochFiles(files),
+            calls,
+            plan.incarnation.restart,
+            self.now,
+        )
+
+    def replan(self, plan: WorkerPlan) -> None:
+        """Begin from the last commit, with tasks made anew."""
+        self.stop_epochs()
+        for task in list(self.tasks.values()):
+            self.remove(task)
+        self.links.forget_pairs()
+        super().replan(plan)
+
+    def stop_epochs(self) -> None:
+        """What is not committed is void."""
+        if self.epochs is not None:
+            self.epochs.stop()
+            self.epochs = None
+
+    def stop(self) -> None:
+        self.stop_epochs()
+        super().stop()
+
+    @property
+    def ended(self) -> bool:
+        return super().ended and self.epochs is not None and self.epochs.over
+
+    @property
+    def drained(self) -> bool:
+        return super().drained and (self.epochs is None or self.epochs.halted)
+
+    def set_active(self, active: bool) -> None:
+        if self.epochs is not None and self.draining:
+            self.epochs.halted = False
+            self.epochs.coordinate(self.epochs.coordinator.call_off(self.now()))
+        super().set_active(active)
+
+    def end(self, error: SquallError) -> None:
+        """End this worker: it cannot go on."""
+        row = min(self.plan.tasks)
+        report = make_report(self.plan.topology.name, row[1], row[0], "start", error, None, self.now())
+        self.take_reports([report])
+        self.crash = self.crash or report
+
+    # The loop.
+
+    def step(self) -> bool:
+        if not self.started or self.stopped or self.crash:
+            return False
+        if self.epochs is None:
+            if not self.table.opened:
+                return self.threads.visit(self.now()) | self.collect_threads()
+            self.begin_epochs()
+        assert self.epochs is not None
+        busy = self.epochs.step(self.now())
+        if not self.epochs.running:
+            return busy | self.threads.visit(self.now()) | self.collect_threads()
+        if self.draining and super().drained and not self.epochs.coordinator.change_wanted:
+            self.epochs.coordinate(self.epochs.coordinator.plan_change())
+        if super().ended:
+            self.epochs.all_ended()
+        return super().step() | busy
+
+    def collect_threads(self) -> bool:
+        """Collect the runs of threaded tasks that have ended, while nothing else runs."""
+        busy = False
+        for task_id in self.threads.runner.collect():
+            busy = True
+            self.ran(self.tasks[task_id], self.now())
+        return busy
+
+    def ran(self, task: Task, now: float) -> None:
+        if task.jobs == 1 and self.epochs is not None:
+            assert isinstance(task, EpochBolt | EpochSpoutTask)
+            self.epochs.collect(task)
+        super().ran(task, now)
+
+    def next_time(self) -> float | None:
+        if not self.started or self.stopped or self.crash:
+            return None
+        if self.epochs is None or not self.epochs.running:
+            return None if self.epochs is None else self.epochs.next_time()
+        times = (super().next_time(), self.epochs.next_time())
+        return min((time for time in times if time is not None), default=None)
+
+    # What `Epochs` needs of its worker.
+
+    def run_job(self, task: Task, job: Callable[[], Any]) -> None:
+        """See `EpochHost`."""
+        self.execute(task, job)
+
+    def enter_inbox(self, task: EpochBolt, batch: Batch) -> None:
+        """See `EpochHost`."""
+        self.links.enter_inbox(task, batch)
+
+    def keep_letters(self, task: Task, letters: list[ParkedLetter]) -> bool:
+        """See `EpochHost`."""
+        keeper = self.environment.letters(task.id)
+        given_up = [letter_of(task, letter, keeper.time_of(self.now())) for letter in letters]
+        return keeper.keep(given_up) == len(given_up)
+
+
+def replay_of(plan: WorkerPlan, component: str) -> Replay:
+    """Return the policy for tuples that fail in a component: that of the first spout, by name, that has one."""
+    found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
+    return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
+
+
+def letter_of(task: Task, letter: ParkedLetter, now: float) -> GivenUp:
+    """Return the dead letter of a tuple that was given up in a bolt task."""
+    component, source, stream, packed = letter.item
+    row = pickle.loads(packed)
+    values, as_text = shown_values(row)
+    context = task.context
+    failure = Failure("failed", task.spec.id, task.id, letter.failure, letter.attempts)
+    return GivenUp(
+        DeadLetter(
+            id=letter.id,
+            topology=context.topology,
+            topology_id=context.topology_id,
+            component=component,
+            task=source,
+            stream=stream,
+            message_id="",
+            fields=(),
+            values=values,
+            as_text=as_text,
+            failure=failure,
+            attempts=letter.attempts,
+            emitted_at=now,
+            given_up_at=now,
+        ),
+        row,
+    )
+
+
+def worker_class(plan: WorkerPlan) -> type[Worker]:
+    """Return the kind of worker that a plan needs."""
+    return EpochWorker if plan.has_epochs else Worker

@@ -1,0 +1,345 @@
+"""The epochs of a worker: its tasks' part in them, the coordinator, and the calls of the store.
+
+The cores of `worker.epochs` decide; this module does what their effects say, in their order. All of it runs in the worker's
+loop, except for the user code of threaded tasks and the calls of the store.
+Must not know: how tasks run, sockets.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from squall.transport.frames import Batch
+from topology_api import SquallError
+from topology_api.tuples import Source
+from worker.epochs.alignment import Alignment
+from worker.epochs.coordinator import (
+    Coordinator,
+    CoordinatorEffect,
+    EpochPhase,
+    EpochsEnded,
+    ReadyForChange,
+    SendToTask,
+)
+from worker.epochs.emissions import Emissions
+from worker.epochs.log import LeadLost, PutRecord, ReadLog
+from worker.epochs.messages import Barrier, EndMark, Rows, SnapshotMarker, ToCoordinator, ToTask
+from worker.epochs.parking import ParkedLetter
+from worker.epochs.participant import (
+    AckEmissions,
+    LoadSnapshot,
+    Participant,
+    PutInInbox,
+    ReadSnapshots,
+    RunTask,
+    SendBarrier,
+    SendToCoordinator,
+    StopTask,
+    TaskEffect,
+    WriteSnapshot,
+)
+from worker.epochs.records import SnapshotFile
+from worker.epochs.sinks import ShowAnswer, ShowLetters
+from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot
+from worker.loop.epoch_store import Answer, EpochFiles
+from worker.tasks.epoch_bolt import EpochBolt, MarkerBatch
+from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.task import Task
+
+_log = logging.getLogger(__name__)
+
+#: Seconds until dead letters that could not be kept are kept again.
+LETTER_PAUSE: Final = 1.0
+
+#: The source of a marker in an inbox.
+NO_SOURCE: Final = Source("", 0, "", ())
+
+EpochTask = EpochBolt | EpochSpoutTask
+
+
+class StoreCalls(Protocol):
+    """Who calls the store; see `worker.loop.epoch_store`."""
+
+    answers: deque[Answer]
+
+    @property
+    def waits_for(self) -> str: ...
+
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None: ...
+
+    def stop(self) -> None: ...
+
+
+class EpochHost(Protocol):
+    """What the epochs need of a worker."""
+
+    def run_job(self, task: Task, job: Callable[[], Any]) -> None:
+        """Run user code of a task, in its thread."""
+
+    def enter_inbox(self, task: EpochBolt, batch: Batch) -> None:
+        """Put a batch into the inbox of a bolt task."""
+
+    def keep_letters(self, task: Task, letters: list[ParkedLetter]) -> bool:
+        """Keep dead letters; return whether all of them are kept."""
+
+    def end(self, error: SquallError) -> None:
+        """End this worker: it cannot go on."""
+
+
+class Epochs:
+    """The epochs of one worker that has all tasks of a topology."""
+
+    def __init__(
+        self,
+        host: EpochHost,
+        tasks: list[EpochTask],
+        alignments: dict[int, Alignment],
+        targets: dict[int, list[int]],
+        coordinator: Coordinator,
+        files: EpochFiles,
+        calls: StoreCalls,
+        incarnation: int,
+        now: Callable[[], float],
+    ) -> None:
+        """`targets`: of each task, the tasks that read its streams."""
+        self.host = host
+        self.files, self.calls, self.now = files, calls, now
+        self.coordinator = coordinator
+        self.tasks = {task.id: task for task in tasks}
+        self.names = {task.id: task.epochs.names[task.id] for task in tasks}
+        self.targets = targets
+        self.participants = {
+            task.id: Participant(
+                self.names[task.id],
+                incarnation,
+                alignments[task.id],
+                task.epochs.parking,
+                task.emissions if isinstance(task, EpochSpoutTask) else Emissions(True),
+                partial(own_file, self.names[task.id]),
+            )
+            for task in tasks
+        }
+        self.by_name = {name: task for task, name in self.names.items()}
+        #: Messages on their way, in order: they are never handled within another one.
+        self.mail: deque[Callable[[], None]] = deque()
+        #: End marks that have not entered their inbox: (source, target) -> batch.
+        self.end_marks: dict[tuple[str, int], Batch] = {}
+        self.sources: dict[int, Source] = {}
+        self.resumed: set[int] = set()
+        self.later: list[tuple[float, Callable[[], None]]] = []
+        self.begun = self.over = self.halted = False
+        self.why = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether user code may run."""
+        return len(self.resumed) == len(self.tasks) and not self.over
+
+    def stop(self) -> None:
+        """The worker stops: what is not committed is void."""
+        self.calls.stop()
+
+    # The loop.
+
+    def step(self, now: float) -> bool:
+        """Do what is due; return whether anything was done."""
+        if not self.begun:
+            self.begun = True
+            self.coordinate(self.coordinator.start())
+        busy = False
+        while self.calls.answers:
+            busy = True
+            done, result, error = self.calls.answers.popleft()
+            if error is not None:
+                self.host.end(error if isinstance(error, SquallError) else SquallError(str(error)))
+                return True
+            done(result)
+        due = [job for at, job in self.later if at <= now]
+        self.later = [entry for entry in self.later if entry[0] > now]
+        self.mail.extend(due)
+        self.coordinate(self.coordinator.tick(now))
+        busy |= bool(self.mail)
+        while self.mail:
+            self.mail.popleft()()
+        if self.running:
+            busy |= self.take_markers()
+        return busy
+
+    def next_time(self) -> float | None:
+        """Return when something is due although nothing happens."""
+        times = [at for at, _ in self.later]
+        if self.coordinator.phase is EpochPhase.OPEN:
+            times.append(self.coordinator.next_begin)
+        return min(times, default=None)
+
+    def take_markers(self) -> bool:
+        """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
+        took = False
+        for task in self.tasks.values():
+            if task.marker_waits and not task.busy and not task.reached:
+                took = True
+                self.host.run_job(task, task.take_marker)
+        return took
+
+    def collect(self, task: EpochTask) -> None:
+        """Follow the marker that a task has reached in its last run."""
+        if not task.reached:
+            return
+        reached, task.reached = task.reached, []
+        participant = self.participants[task.id]
+        for each in reached:
+            effects = participant.end_epoch(each.marker, each.content, each.finished, None, False, self.now())
+            self.perform(task, effects)
+
+    def all_ended(self) -> None:
+        """All tasks have ended: their last epoch need not wait."""
+        self.coordinator.next_begin = 0.0
+
+    # Tuples.
+
+    def arrive(self, batch: Batch) -> None:
+        """A batch of rows, or an end mark, has come for a task here."""
+        source = self.names[batch.source.task]
+        if batch.ended:
+            self.end_marks[source, batch.target] = batch
+            item: Any = EndMark()
+        else:
+            item = Rows((batch,))
+        self.perform(self.tasks[batch.target], self.participants[batch.target].arrive(source, item))
+
+    def enter(self, task: EpochTask, items: tuple[Any, ...]) -> None:
+        """Put items into a task's inbox."""
+        for item in items:
+            if isinstance(item, SnapshotMarker):
+                if isinstance(task, EpochSpoutTask):
+                    task.markers.append(item)
+                else:
+                    self.host.enter_inbox(task, MarkerBatch(item, NO_SOURCE, task.id))
+                continue
+            source, what = item
+            assert isinstance(task, EpochBolt)
+            batch = self.end_marks.pop((source, task.id)) if isinstance(what, EndMark) else what.rows[0]
+            self.host.enter_inbox(task, batch)
+
+    def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
+        """Send a barrier to the tasks that read this one, unless its end marks are there."""
+        if task.ended:
+            return
+        for target in self.targets[task.id]:
+            effects = self.participants[target].arrive(self.names[task.id], barrier)
+            self.perform(self.tasks[target], effects)
+
+    # Effects.
+
+    def coordinate(self, effects: list[CoordinatorEffect]) -> None:
+        """Do what the coordinator says."""
+        for effect in effects:
+            if isinstance(effect, SendToTask):
+                self.mail.append(partial(self.tell_task, self.by_name[effect.task], effect.message))
+            elif isinstance(effect, PutRecord):
+                job = partial(self.files.put_record, effect.number, effect.record)
+                self.calls.call(
+                    job, lambda answer: self.coordinate(self.coordinator.put_answered(answer, self.now()))
+                )
+            elif isinstance(effect, ReadLog):
+                read = partial(self.files.records_after, effect.after)
+                self.calls.call(
+                    read, lambda found: self.coordinate(self.coordinator.records_read(found, self.now()))
+                )
+            elif isinstance(effect, SweepFiles):
+                self.calls.call(partial(self.files.sweep, effect), lambda _: None)
+            elif isinstance(effect, ReadyForChange):
+                self.halted = True
+            elif isinstance(effect, EpochsEnded):
+                self.over, self.why = True, effect.reason
+            elif isinstance(effect, LeadLost):
+                self.host.end(
+                    SquallError(
+                        f"another worker leads the topology whose state is in {self.files.files.root}: this one ends. Two "
+                        "topologies of one name need a topology.state.path each"
+                    )
+                )
+
+    def tell_task(self, task: int, message: ToTask) -> None:
+        """Deliver a message of the coordinator."""
+        self.perform(self.tasks[task], self.participants[task].message(message))
+
+    def tell_coordinator(self, task: int, message: ToCoordinator) -> None:
+        """Deliver a message to the coordinator."""
+        self.coordinate(self.coordinator.message(self.names[task], message, self.now()))
+
+    def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:
+        """Do what a task's participant says."""
+        participant = self.participants[task.id]
+        for effect in effects:
+            if isinstance(effect, PutInInbox):
+                self.enter(task, effect.items)
+            elif isinstance(effect, SendBarrier):
+                self.send_barrier(task, effect.barrier)
+            elif isinstance(effect, WriteSnapshot):
+                done = partial(self.snapshot_written, task, effect.rewind)
+                self.calls.call(partial(self.files.write_snapshot, effect.file, effect.data), done)
+            elif isinstance(effect, SendToCoordinator):
+                self.mail.append(partial(self.tell_coordinator, task.id, effect.message))
+            elif isinstance(effect, AckEmissions):
+                assert isinstance(task, EpochSpoutTask)
+                self.host.run_job(task, partial(task.ack_committed, effect.ids))
+            elif isinstance(effect, ReadSnapshots):
+                done = partial(self.snapshots_read, task, effect.rewind)
+                self.calls.call(partial(self.files.read_snapshots, effect.files), done)
+            elif isinstance(effect, LoadSnapshot):
+                self.load(task, effect.snapshot)
+            elif isinstance(effect, RunTask):
+                self.resumed.add(task.id)
+            elif isinstance(effect, StopTask):
+                self.resumed.discard(task.id)
+            elif isinstance(effect, ShowLetters):
+                self.show_letters(task, participant.rewind, effect)
+            else:
+                raise AssertionError(f"{effect} of {self.names[task.id]} is not for this worker")
+
+    def snapshot_written(self, task: EpochTask, rewind: int, _: None) -> None:
+        """A snapshot is in the store."""
+        self.perform(task, self.participants[task.id].snapshot_written(rewind, True))
+
+    def snapshots_read(self, task: EpochTask, rewind: int, found: list[TaskSnapshot]) -> None:
+        """The snapshots that a task begins with are there."""
+        participant = self.participants[task.id]
+        self.perform(task, participant.snapshots_read(rewind, found, only_one, self.now()))
+
+    def load(self, task: EpochTask, snapshot: TaskSnapshot | None) -> None:
+        """Make a task what a snapshot says."""
+        if isinstance(task, EpochSpoutTask):
+            self.host.run_job(task, partial(task.load, snapshot))
+        elif snapshot is not None:
+            self.host.run_job(task, partial(task.begin_with, snapshot))
+
+    def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
+        """Keep dead letters; try again later if they cannot be kept."""
+        letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
+        answer = partial(self.letters_shown, task, rewind)
+        if self.host.keep_letters(task, letters):
+            self.mail.append(partial(answer, ShowAnswer.DONE))
+        else:
+            self.later.append((self.now() + LETTER_PAUSE, partial(answer, ShowAnswer.UNKNOWN)))
+
+    def letters_shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
+        """Dead letters are kept, or not."""
+        self.perform(task, self.participants[task.id].shown(rewind, answer))
+
+
+def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
+    """Return a task's own snapshot."""
+    return {name: files[name]} if name in files else {}
+
+
+def only_one(snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+    """Return the task's own snapshot."""
+    [snapshot] = snapshots
+    return snapshot

@@ -1,0 +1,190 @@
+"""Spout tasks of topologies with epochs: an emission is acked once, with the commit of its epoch, and never fails.
+
+Trees still count what is pending; their ends call neither `ack` nor `fail`. A spout with `position` and `rewind` is asked for
+its position between two calls of `next_tuple`; the values of every other spout are kept until their commit.
+Must not know: links, bolts, coordinators, files.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+from squall.transport.frames import REPORTS
+from topology_api import Failure, SquallError
+from topology_api.packing import dumps_by_value
+from worker.epochs.emissions import Emissions, Kept
+from worker.epochs.messages import SnapshotMarker
+from worker.epochs.snapshot_files import TaskSnapshot
+from worker.tasks.emitter import SpoutEmitter, short
+from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, fill_outboxes, rows_in_outboxes
+from worker.tasks.hooks import ObservedSpoutEmitter
+from worker.tasks.spout import SpoutTask
+from worker.tasks.task import Task
+from worker.tracking.tracker import Emission
+
+
+class PickledEmissions(Emissions):
+    """Emissions whose values are a pickle in snapshots: ids and values may be of any class."""
+
+    def content(self) -> list[Kept]:
+        return [(None, dumps_by_value(list(self.again), 5))] if self.again else []
+
+    def restore(self, again: Iterable[Kept]) -> None:
+        super().restore(each for _, packed in again for each in pickle.loads(packed))
+
+
+class EpochSpoutEmitter(SpoutEmitter):
+    """emit() of a spout task: each emission belongs to the open epoch."""
+
+    emissions: Emissions
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit`."""
+        if self.emissions.rewindable:
+            super().emit(values, message_id=message_id, stream=stream)
+            self.emissions.add(message_id, None)
+            return
+        row = self.row(values)
+        super().emit(row, message_id=message_id, stream=stream)
+        self.emissions.add(message_id, (stream, 0, row))
+
+    def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit_direct`."""
+        row = self.row(values)
+        super().emit_direct(task, row, message_id=message_id, stream=stream)
+        self.emissions.add(message_id, (stream, task, row))
+
+    def again(self, kept: Kept) -> None:
+        """Emit once more what an epoch that was never committed has emitted."""
+        message_id, (stream, task, row) = kept
+        if task:
+            self.emit_direct(task, row, message_id=message_id, stream=stream)
+        else:
+            self.emit(row, message_id=message_id, stream=stream)
+
+
+class ObservedEpochSpoutEmitter(ObservedSpoutEmitter, EpochSpoutEmitter):
+    """The same with hooks."""
+
+
+class EpochSpoutTask(SpoutTask):
+    """One task of a spout in a topology with epochs."""
+
+    emitter: EpochSpoutEmitter
+    epochs: EpochSetup
+    emissions: Emissions
+    #: Markers that wait for the end of a call.
+    markers: list[SnapshotMarker]
+    #: Markers that the task has reached, for the worker to collect.
+    reached: list[ReachedMarker]
+
+    def join_epochs(self, setup: EpochSetup) -> None:
+        """Called once, before the task is opened."""
+        self.epochs = setup
+        self.rewindable = hasattr(self.instance, "position") and hasattr(self.instance, "rewind")
+        self.emissions = self.emitter.emissions = PickledEmissions(self.rewindable)
+        self.markers, self.reached = [], []
+
+    # Markers.
+
+    @property
+    def marker_waits(self) -> bool:
+        """Whether a marker waits, and no call of `next_tuple` is under way."""
+        return bool(self.markers) and not self.yielded
+
+    def take_marker(self) -> bool:
+        """Note what the task holds; return whether a marker waited."""
+        if not self.markers:
+            return False
+        marker = self.markers.pop(0)
+        setup = self.epochs
+        content = TaskSnapshot(setup.names[self.id], marker.epoch, 0, 0)
+        content.outboxes = list(rows_in_outboxes(self.emitter, setup.names))
+        content.state = {"ended": self.ended}
+        content.finished = self.finished
+        if self.rewindable:
+            content.position = self.packed_position()
+        self.reached.append(ReachedMarker(marker, content, self.ended))
+        return True
+
+    def packed_position(self) -> bytes:
+        """Return the spout's position. An error ends the topology: without a position nothing can be committed."""
+        try:
+            return dumps_by_value(self.instance.position(), 5)
+        except BaseException as error:
+            self.report("position", error)
+            self.crash_on_error = True
+            return b""
+
+    def load(self, snapshot: TaskSnapshot | None) -> None:
+        """Become what a snapshot says; None: begin. The task has just been opened."""
+        if snapshot is not None:
+            self.finished, self.ended = snapshot.finished, snapshot.state["ended"]
+            fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
+        if self.rewindable and not self.finished:
+            position = pickle.loads(snapshot.position) if snapshot is not None and snapshot.position else None
+            if not self.call("rewind", position):
+                self.crash_on_error = True
+
+    # Final calls.
+
+    def ack_committed(self, ids: Iterable[Any]) -> None:
+        """Call `ack` for emissions that are committed."""
+        for message_id in ids:
+            self.acked += 1
+            if self.has_ack:
+                self.emitter.close_for(
+                    "emissions from ack() are not repeated after a rewind: emit in next_tuple"
+                )
+                try:
+                    self.instance.ack(message_id)
+                except BaseException as error:
+                    self.report("ack", error, f"message id {short(message_id)}")
+            if self.observer is not None:
+                self.observer.spout_acked(message_id)
+
+    def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
+        """The end of a tree is no ack: that comes with the commit."""
+        return []
+
+    def decide(self, emission: Emission, failure: Failure, now: float) -> None:
+        """A tree that fails here has timed out: its tuple counts as emitted, and is not emitted again."""
+        if failure.reason in REPORTS or failure.reason == "stopped":
+            return
+        where = "" if failure.component is None else f" at {failure.component}[{failure.task}]"
+        text = (
+            f"the tuple of message id {short(emission[0])} was neither acked nor failed{where} within the timeout of its tree "
+            f"({failure.reason}); it counts as processed, since the bolts before have counted it"
+        )
+        self.report("next_tuple", SquallError(text))
+
+    def close(self) -> None:
+        """Call `close`. Trees that are open are forgotten: what is not committed was not emitted."""
+        if self.opened and not self.closed:
+            self.take_late()
+            Task.close(self)
+
+    # Running.
+
+    @property
+    def exhausted(self) -> bool:
+        return super().exhausted and not self.emissions.again
+
+    def repeats(self) -> bool:
+        """Return whether an earlier emission may be repeated now."""
+        ready = self.active and not (self.draining or self.blocked)
+        return bool(self.emissions.again) and ready and not self.at_limit()
+
+    def wants_run(self) -> bool:
+        return (self.opened and self.repeats()) or super().wants_run()
+
+    def may_emit(self, now: float) -> bool:
+        return not self.emissions.again and super().may_emit(now)
+
+    def run(self) -> None:
+        super().run()
+        enough = self.produced + self.limits.emits
+        while self.produced < enough and self.repeats() and (kept := self.emissions.next_again()) is not None:
+            self.emitter.again(kept)
