@@ -241,7 +241,7 @@ class VirtualContainer:
             drained=worker.drained or (worker.draining and not worker.started and not self.awaited),
             stopped=worker.stopped,
             crash=worker.crash.render() if worker.crash else None,
-            finished=tuple(sorted(spout.id for spout in worker.spouts if spout.exhausted)),
+            finished=tuple(sorted(worker.finished_spouts)),
         )
 
     def read_counters(self) -> bytes | None:

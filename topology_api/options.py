@@ -215,6 +215,12 @@ _TABLE = (
         _seconds(),
     ),
     Option(
+        "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",
+        "With topology.state.path: how many tuples of a spout task may wait for their commit. At the limit next_tuple is not "
+        "called.",
+        _whole(1, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
         "topology.epoch.keep", (int,), 10, "commits", "topology",
         "How many of the last commits are kept at topology.state.path.",
         _whole(1, 10_000, "commits"),

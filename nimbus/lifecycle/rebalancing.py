@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nimbus.placement.tasks import count_tasks, highest_task, renumber_tasks
 from squall.cluster.records import TopologyRecord
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.options import OPTIONS
 from topology_api.validation import MAX_TASKS, problems_of_parallelism
 
@@ -23,10 +24,18 @@ def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: 
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
+    elif workers not in (None, 1) and record.conf.get(STATE_PATH) is not None:
+        problems.append(f"workers is {workers}: with {STATE_PATH} it must be 1 in this release")
     if parallelism is not None:
         counts = count_tasks(record.tasks)
         found = problems_of_parallelism(parallelism, counts)
         problems += found
+        if not found and isinstance(parallelism, Mapping) and record.conf.get(STATE_PATH) is not None:
+            problems += [
+                f"component {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} it cannot change in this "
+                "release"
+                for name, count in changes_of(record, parallelism).items()
+            ]
         if not found and isinstance(parallelism, Mapping):
             problems += _problems_of_ids(record, counts, parallelism)
     return problems

@@ -27,6 +27,7 @@ from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import SetOptions, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import typed
@@ -71,6 +72,7 @@ class Intake:
             if not submission.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self.replacements.check(there)
+            _check_no_state(there, submission)
         record = _record(_with_kept(submission, there), "", time)
         _check_size(record)
         return there, record
@@ -115,6 +117,16 @@ def _check(submission: Submission) -> None:
     if problems:
         raise InvalidConfig(problems, f"topology {submission.topology.name!r}")
     check_wait(submission.wait_secs)
+
+
+def _check_no_state(there: TopologyRecord, submission: Submission) -> None:
+    """Raise `InvalidConfig` for a replacement of, or by, a topology whose state is at a path: two versions cannot share it."""
+    if there.conf.get(STATE_PATH) is not None or submission.conf.get(STATE_PATH) is not None:
+        problem = (
+            f"{STATE_PATH} is set, and such a topology cannot be replaced in this release: kill it, then submit again. It goes "
+            "on from its last commit"
+        )
+        raise InvalidConfig([problem], f"topology {submission.topology.name!r}")
 
 
 def check_wait(wait_secs: object) -> None:

@@ -392,6 +392,54 @@ def test_a_state_with_another_type_is_refused_by_name(tmp_path: Path) -> None:
         assert "the saved values of state 'times' do not fit its type" in status.errors[-1].render()
 
 
+def test_a_rebalance_and_a_kill_go_on_from_a_last_commit(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 5}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(2_000, 100), Pass(), Count()), conf)
+        cluster.advance(3)
+        cluster.rebalance("words")  # it drains, and commits what was drained
+        cluster.advance(1)
+        before = sum(times for times, *_ in counts(cluster).values())
+        assert before >= 300, "the commit before the rebalance holds what the spout had emitted"
+        cluster.deactivate("words")
+        cluster.advance(6)
+        cluster.activate("words")
+        cluster.kill("words")
+        cluster.advance(60)
+        cluster.submit(words(Words(2_000, 100), Pass(), Count()), conf)
+        cluster.advance(30)
+        assert counts(cluster) == expected(list(range(2_000)))
+
+
+def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}"}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(10), Pass(), Count()), conf)
+        with pytest.raises(InvalidConfig, match="workers is 2: with topology.state.path it must be 1"):
+            cluster.rebalance("words", workers=2)
+        with pytest.raises(InvalidConfig, match="component 'count' has 2 tasks, and would have 3: with topology.state"):
+            cluster.rebalance("words", parallelism={"count": 3})
+        cluster.rebalance("words", parallelism={"count": 2})
+        cluster.advance(40)
+        assert counts(cluster) == expected(list(range(10)))
+
+
+def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(tmp_path: Path) -> None:
+    conf = {
+        "topology.state.path": f"file://{tmp_path}",
+        "topology.epoch.secs": 5,
+        "topology.epoch.uncommitted": 100,
+    }
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(250), Pass(), Count()), conf)
+        cluster.advance(4)
+        spout = cluster.status("words").components["words"]
+        assert 100 <= spout.emitted < 250
+        assert (spout.idle, spout.pending, spout.acked) == ("waits for a commit", 0, 0)
+        cluster.advance(15)
+        assert counts(cluster) == expected(list(range(250)))
+
+
 class Files(Newest):
     """Writes what it knows of each word to a file."""
 

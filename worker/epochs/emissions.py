@@ -28,6 +28,11 @@ class Emissions:
         #: To be emitted again, before anything new.
         self.again: deque[Kept] = deque()
 
+    @property
+    def uncommitted(self) -> int:
+        """How many emissions are kept for their commit."""
+        return len(self.open) + sum(map(len, self.closed.values()))
+
     def add(self, message_id: Any, values: Any) -> None:
         """Note an emission in the open epoch."""
         if self.rewindable:

@@ -126,6 +126,7 @@ class EpochWorker(Worker):
                 replay=replay_of(plan, task.spec.id),
                 parking=Parking(plan.names[task.id], MOST_PARKED),
                 give_up_secs=None if give_up is None else float(give_up),
+                most_uncommitted=int(conf["topology.epoch.uncommitted"]),  # type: ignore[call-overload]
             )
         )
         if isinstance(task, EpochBolt):
@@ -186,6 +187,10 @@ class EpochWorker(Worker):
     def stop(self) -> None:
         self.stop_epochs()
         super().stop()
+
+    @property
+    def finished_spouts(self) -> set[int]:
+        return set()  # a commit says what has finished, and a rewind may undo it
 
     @property
     def ended(self) -> bool:
@@ -274,7 +279,8 @@ def replay_of(plan: WorkerPlan, component: str) -> Replay:
 
 def letter_of(task: Task, letter: ParkedLetter, now: float) -> GivenUp:
     """Return the dead letter of a tuple that was given up in a bolt task."""
-    component, source, stream, packed = letter.item
+    source, _, stream, packed = letter.item
+    assert isinstance(task, EpochBolt)
     row = pickle.loads(packed)
     values, as_text = shown_values(row)
     context = task.context
@@ -284,11 +290,11 @@ def letter_of(task: Task, letter: ParkedLetter, now: float) -> GivenUp:
             id=letter.id,
             topology=context.topology,
             topology_id=context.topology_id,
-            component=component,
-            task=source,
+            component=context.component,
+            task=context.task,
             stream=stream,
             message_id="",
-            fields=(),
+            fields=tuple(task.fields_of(source, stream)),
             values=values,
             as_text=as_text,
             failure=failure,

@@ -182,7 +182,7 @@ class Epochs:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
         took = False
         for task in self.tasks.values():
-            if task.marker_waits and not task.busy and not task.reached:
+            if not task.busy and not task.reached and task.marker_waits:
                 took = True
                 self.host.run_job(task, task.take_marker)
         return took

@@ -17,6 +17,7 @@ from worker.errors.reports import short_line
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
+from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.spout_verdicts import undecided
 from worker.tasks.task import Task
@@ -151,6 +152,8 @@ def idle_reason(task: SpoutTask) -> str:
         return ""
     if task.blocked:
         return "backpressure"
+    if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
+        return "waits for a commit"
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before

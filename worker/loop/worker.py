@@ -207,6 +207,11 @@ class Worker:
         return self.started and self.table.opened
 
     @property
+    def finished_spouts(self) -> set[int]:
+        """The spout tasks that need not be opened again after the end of this process."""
+        return {spout.id for spout in self.spouts if spout.exhausted}
+
+    @property
     def ended(self) -> bool:
         """Whether every task has ended and nothing is left to do."""
         return self.opened and all(task.ended for task in self.tasks.values())

@@ -359,7 +359,6 @@ class Daemon:
     def flags(self, stopped: bool = False) -> Flags:
         """Return the worker's flags at this moment."""
         worker, orders = self.worker, self.orders
-        finished = {spout.id for spout in worker.spouts if spout.exhausted}
         return Flags(
             orders=orders.number,
             asked=self.asked,
@@ -369,7 +368,7 @@ class Daemon:
             drained=self.drained,
             stopped=stopped,
             crash=worker.crash.render() if worker.crash and not worker.unopened else None,
-            finished=tuple(sorted(finished | set(orders.finished))),
+            finished=tuple(sorted(worker.finished_spouts | set(orders.finished))),
             errors=self.error_lines.write_new(worker.errors, self.lease.clock()),
         )
 

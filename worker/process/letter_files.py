@@ -21,6 +21,7 @@ from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, valu
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from topology_api.errors import SquallError
 from worker.loop.worker import Worker
+from worker.tasks.epoch_bolt import EpochBolt
 from worker.tasks.spout import SpoutTask
 from worker.tracking.dead_letters import GivenUp, NotKept
 
@@ -32,6 +33,13 @@ MOST_A_FILE: Final = 8 * _MEGABYTE
 _DAY_SECS: Final = 86_400.0
 #: No file system's clock is coarser.
 _TICK_SECS: Final = 2.0
+
+
+#: Why a letter of a bolt is not sent again.
+NOT_AGAIN: Final = (
+    "it failed in a bolt of a topology with topology.state.path: the bolts before have counted it, so it cannot be sent again from"
+    " its spout; sending it to its bolt is not supported in this release"
+)
 
 
 class LetterFiles:
@@ -233,6 +241,10 @@ class Letters:
         there = {(task, id, file.stamp) for task, id, file in self.folder.resends() if task in tasks}
         new = there - {each for each in self.handed if tasks.get(each[0]) is before.get(each[0])}
         self.handed = there
+        bolts = {id for id, task in dict(self.worker.tasks).items() if isinstance(task, EpochBolt)}
+        for task, id, _ in self.folder.resends():
+            if task in bolts:
+                self.keeper_of(task).withdraw(id, NOT_AGAIN)
         for task, id, _ in sorted(new):
             kept = self.folder.read_resend(task, id)
             if kept is not None:

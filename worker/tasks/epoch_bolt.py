@@ -50,6 +50,8 @@ class EpochSetup:
     parking: Parking
     #: Seconds after which a parked tuple is given up although no failure counts against it; None: never.
     give_up_secs: float | None
+    #: How many emissions of a spout task may wait for their commit.
+    most_uncommitted: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +130,11 @@ class EpochBolt(BoltTask):
 
     @property
     def marker_waits(self) -> bool:
-        """Whether a marker is the next in the inbox."""
-        return bool(self.inbox) and isinstance(self.inbox[0], MarkerBatch)
+        """Whether a marker is the next in the inbox. The loop may ask while the task's thread takes its input."""
+        try:
+            return isinstance(self.inbox[0], MarkerBatch)
+        except IndexError:
+            return False
 
     def may_execute(self, now: float) -> bool:
         if self.reached or (self.parking.full and not self.marker_waits):

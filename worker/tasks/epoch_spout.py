@@ -180,6 +180,14 @@ class EpochSpoutTask(SpoutTask):
     def wants_run(self) -> bool:
         return (self.opened and self.repeats()) or super().wants_run()
 
+    @property
+    def waits_for_commit(self) -> bool:
+        """Whether as many emissions wait for their commit as may."""
+        return self.emissions.uncommitted >= self.epochs.most_uncommitted
+
+    def at_limit(self) -> bool:
+        return super().at_limit() or self.waits_for_commit
+
     def may_emit(self, now: float) -> bool:
         return not self.emissions.again and super().may_emit(now)
 
