@@ -13,7 +13,7 @@ from typing import TypeVar
 import pytest
 
 from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
-from squall_io.spark.manifest.layout import TMP
+from squall_io.spark.stores.paths import TMP
 
 T = TypeVar("T")
 

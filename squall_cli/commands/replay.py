@@ -29,7 +29,8 @@ from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.results.versions import Published, Run
-from squall_io.spark.stores.paths import check_path, check_table_path, overlap
+from squall_io.spark.stores.opening import check_table_path
+from squall_io.spark.stores.paths import check_path, overlap
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
-from squall_io.spark.manifest.layout import TMP
+from squall_io.spark.stores.paths import TMP
 
 T = TypeVar("T")
 

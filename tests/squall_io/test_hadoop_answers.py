@@ -18,11 +18,12 @@ from squall_io.spark.manifest.files import (
     FilesRefused,
     FileStatus,
     FilesUnavailable,
+    FileTaken,
 )
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.stores import hadoop
 from squall_io.spark.stores.hadoop import HadoopFiles, Jvm, decode_statuses
-from squall_io.spark.stores.hadoop_errors import FileTaken, Thrown, error_of
+from squall_io.spark.stores.hadoop_errors import Thrown, error_of
 from squall_io.spark.stores.paths import InvalidPath
 from squall_io.spark.stores.webhdfs import WebHdfsFiles
 

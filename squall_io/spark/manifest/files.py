@@ -13,6 +13,7 @@ Must not know: what files hold, Spark.
 from __future__ import annotations
 
 import builtins
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,6 +36,10 @@ class FilesRefused(FilesError):
 
 class AbsentFile(FilesError):
     """The file does not exist."""
+
+
+class FileTaken(FilesError):
+    """The name is taken. Stores turn this error into their return value."""
 
 
 @dataclass(frozen=True, order=True)
@@ -96,3 +101,18 @@ class Files(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; do nothing if there is neither."""
+
+
+class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
+    """`Files` that may own connections or a JVM."""
+
+    def close(self) -> None:
+        """Close the connections and the JVM that this store started, but not a session that was passed in. May be called
+        twice."""
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _what(self, call: str, path: str) -> str:
+        """Return the beginning of an error's text: the call and the full path."""
+        return f"cannot {call} {self.root}{'/' if path else ''}{path}"

@@ -20,7 +20,8 @@ from squall_io.spark.manifest.commit import BatchLost
 from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
-from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of, shortened
+from squall_io.spark.stores.hadoop_errors import Thrown, error_of, shortened
+from squall_io.spark.stores.java_calls import causes_in
 from topology_api import SquallError
 
 #: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File"; such an error may have no trace.

@@ -9,16 +9,24 @@ Must not know: what files hold.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.files import FilesRefused
+from squall_io.spark.manifest.files import FilesRefused, OpenStore
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
-from squall_io.spark.stores.hadoop_errors import translated_errors
+from squall_io.spark.stores.java_calls import translated_errors
 from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import LOCAL, check_path, default_scheme, scheme_of
-from squall_io.spark.stores.renaming import OpenStore
+from squall_io.spark.stores.paths import (
+    FOLDER,
+    LOCAL,
+    InvalidPath,
+    check_path,
+    default_scheme,
+    folder_of,
+    scheme_of,
+)
 from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
@@ -124,6 +132,15 @@ def place_problems(
                 problem = _no_rename(scheme, conf)
             if problem is not None:
                 yield f"path {path!r} cannot be {'written to' if writing else 'read'}: {problem}"
+
+
+def check_table_path(path: str | os.PathLike[str]) -> str:
+    """Like `check_path`, for a table to write to, which must not be in another table's own folder."""
+    normal = check_path(path)
+    if FOLDER in folder_of(normal).split("/"):
+        why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
+        raise InvalidPath(os.fspath(path), why)
+    return normal
 
 
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
