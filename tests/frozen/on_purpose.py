@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from squall.stores.paths import leaves_table
 from squall_io.spark.manifest.layout import RESULTS, is_part
-from squall_io.spark.stores.paths import leaves_table
 
 #: The types of fields.
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {

@@ -12,7 +12,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from squall_io.spark.manifest.files import (
+from squall.stores.files import (
     AbsentFile,
     FilesError,
     FilesRefused,
@@ -20,12 +20,12 @@ from squall_io.spark.manifest.files import (
     FilesUnavailable,
     FileTaken,
 )
+from squall.stores.hadoop_errors import Thrown, error_of
+from squall.stores.paths import InvalidPath
+from squall.stores.webhdfs import WebHdfsFiles
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.stores import hadoop
 from squall_io.spark.stores.hadoop import HadoopFiles, Jvm, decode_statuses
-from squall_io.spark.stores.hadoop_errors import Thrown, error_of
-from squall_io.spark.stores.paths import InvalidPath
-from squall_io.spark.stores.webhdfs import WebHdfsFiles
 
 IO = "java.io.IOException"
 

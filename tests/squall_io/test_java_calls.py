@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.stores.java_calls import translated_errors
 
 MISSING = "java.io.FileNotFoundException"

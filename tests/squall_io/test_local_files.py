@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused, FilesUnavailable
-from squall_io.spark.stores import InvalidPath, check_path, open_files
-from squall_io.spark.stores.local import LocalFiles
+from squall.stores.files import AbsentFile, Files, FilesRefused, FilesUnavailable
+from squall.stores.local import LocalFiles
+from squall.stores.paths import TMP, InvalidPath, authority_of, check_path, folder_of, scheme_of
+from squall_io.spark.stores import open_files
 from squall_io.spark.stores.opening import check_table_path
-from squall_io.spark.stores.paths import TMP, authority_of, folder_of, scheme_of
 from tests.files_contract import FilesContract
 
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
+from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed

@@ -18,9 +18,9 @@ from typing import Final
 
 import msgspec
 
+from squall.stores.files import Files, FilesUnavailable
 from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import WriterId
 from topology_api import SquallError
 

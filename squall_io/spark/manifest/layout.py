@@ -29,7 +29,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from squall_io.spark.stores import paths
+from squall.stores import paths
 
 FOLDER: Final = paths.FOLDER
 TABLE: Final = f"{FOLDER}/table.json"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.manifest.files import Files, FilesError
+from squall.stores.files import Files, FilesError
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, find_table, mismatch
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, Published, Run, Version

@@ -29,8 +29,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
-from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import FOLDER, safe
 from topology_api import Context, SquallError
 

@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from squall_io.spark.manifest.files import Files, FileStatus, FilesUnavailable
-from squall_io.spark.stores import WEBHDFS, OpenStore, check_path, open_files
-from squall_io.spark.stores.paths import LOCAL, scheme_of
+from squall.stores.files import Files, FileStatus, FilesUnavailable, OpenStore
+from squall.stores.paths import LOCAL, check_path, scheme_of
+from squall_io.spark.stores import WEBHDFS, open_files
 
 if TYPE_CHECKING:
     from squall_io.spark.stores.hadoop import Jvm

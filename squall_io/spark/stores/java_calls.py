@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from squall_io.spark.manifest.files import FilesError, FilesUnavailable
-from squall_io.spark.stores.hadoop_errors import Thrown, error_of
+from squall.stores.files import FilesError, FilesUnavailable
+from squall.stores.hadoop_errors import Thrown, error_of
 from topology_api import SquallError
 
 _log = logging.getLogger(__name__)

@@ -14,11 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.files import FilesRefused, OpenStore
-from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
-from squall_io.spark.stores.java_calls import translated_errors
-from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import (
+from squall.stores.files import FilesRefused, OpenStore
+from squall.stores.local import LocalFiles
+from squall.stores.paths import (
     FOLDER,
     LOCAL,
     InvalidPath,
@@ -27,6 +25,8 @@ from squall_io.spark.stores.paths import (
     folder_of,
     scheme_of,
 )
+from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
+from squall_io.spark.stores.java_calls import translated_errors
 from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def open_files(
 
     if jvm is None and (session is None or not is_classic(session)):
         if _by_webhdfs(scheme, conf):
-            from squall_io.spark.stores.webhdfs import WebHdfsFiles
+            from squall.stores.webhdfs import WebHdfsFiles
 
             return WebHdfsFiles(path, conf[WEBHDFS])
         if session is not None:
@@ -151,7 +151,7 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
-        from squall_io.spark.stores.webhdfs import base_of
+        from squall.stores.webhdfs import base_of
 
         try:
             base_of(conf[WEBHDFS])

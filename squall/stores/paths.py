@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from squall_io.spark.manifest.files import FilesRefused
+from squall.stores.files import FilesRefused
 from topology_api import SquallError
 
 #: Squall's own folder below the path of a store. Readers of the path ignore it, because of its first character.

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable, FileTaken
+from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable, FileTaken
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ import secrets
 from abc import abstractmethod
 from contextlib import suppress
 
-from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest import files
-from squall_io.spark.stores.paths import TMP
+from squall.stores import files
+from squall.stores.concurrently import map_concurrently
+from squall.stores.paths import TMP
 
 
 class RenamingFiles(files.OpenStore):
