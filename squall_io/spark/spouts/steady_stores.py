@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall.stores.files import Files, FileStatus, FilesUnavailable, OpenStore
-from squall.stores.paths import LOCAL, check_path, scheme_of
+from squall.stores.opening import needs_java
+from squall.stores.paths import check_path, scheme_of
 from squall_io.spark.stores import WEBHDFS, open_files
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ _shared: Final[dict[tuple[tuple[str, str], ...], _SharedJvm]] = {}
 def open_steady(path: str, conf: Mapping[str, str], follow_links: bool = False) -> OpenStore:
     """Open a store at a path; the store survives the end of its JVM. `follow_links` and errors are those of `open_files`."""
     scheme = scheme_of(check_path(path))
-    if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
+    if not needs_java(scheme, conf.get(WEBHDFS)):
         return open_files(path, conf=conf, follow_links=follow_links)
     return SteadyStore(path, conf)
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import FilesRefused, OpenStore
-from squall.stores.local import LocalFiles
+from squall.stores.opening import needs_java, open_store
 from squall.stores.paths import (
     FOLDER,
     LOCAL,
@@ -69,13 +69,12 @@ def open_files(
     scheme = scheme_of(path)
     if scheme == LOCAL:
         _require_no_other_default(path, session, conf)
-        return LocalFiles(path, follow_links)
+        return open_store(path, follow_links=follow_links)
 
+    webhdfs = conf.get(WEBHDFS)
     if jvm is None and (session is None or not is_classic(session)):
-        if _by_webhdfs(scheme, conf):
-            from squall.stores.webhdfs import WebHdfsFiles
-
-            return WebHdfsFiles(path, conf[WEBHDFS])
+        if not needs_java(scheme, webhdfs):
+            return open_store(path, webhdfs=webhdfs)
         if session is not None:
             raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
     read_only = _no_rename(scheme, conf)
@@ -126,7 +125,7 @@ def place_problems(
     for paths, writing in ((reads, False), (writes, True)):
         for path in paths:
             scheme, problem = scheme_of(path), None
-            if request.is_connect and scheme != LOCAL and not _by_webhdfs(scheme, conf):
+            if request.is_connect and needs_java(scheme, conf.get(WEBHDFS)):
                 problem = _no_jvm(scheme)
             elif writing and scheme != LOCAL:
                 problem = _no_rename(scheme, conf)
@@ -157,10 +156,6 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
             base_of(conf[WEBHDFS])
         except FilesRefused as problem:
             yield f"conf has an invalid value for {WEBHDFS}: {problem}"
-
-
-def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
-    return scheme == "hdfs" and WEBHDFS in conf
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
