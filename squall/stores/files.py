@@ -1,6 +1,7 @@
-"""The calls that the manifest needs of a file system, and their errors. Paths are relative to the table, and separated by "/".
+"""The calls that Squall needs of a file system that holds a table or a topology's state, and their errors. The docstrings below
+say "the table" for both. Paths are relative to the table, and separated by "/".
 
-Three guarantees make the commit protocol possible, and every store must keep them:
+Three guarantees make a commit possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with its whole content, or not at all.
 3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never

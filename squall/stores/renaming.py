@@ -1,7 +1,7 @@
 """`Files` for file systems with atomic renames: a rename to an absent name has one winner, and a rename over an existing file
 is one step.
 
-A file is written under a name in `_squall/tmp`, then renamed. `sweep` deletes files that a crash leaves there.
+A file is written under a name in `_squall/tmp`, then renamed. A crash leaves it there: the users of a store sweep that folder.
 Must not know: how the calls are made.
 """
 
