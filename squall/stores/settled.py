@@ -9,13 +9,14 @@ from squall.stores.files import Files, FilesUnavailable
 
 
 def put_once(files: Files, path: str, data: bytes) -> bytes:
-    """Put a file, unless there is one; return the content that the file then has, which is final if nobody replaces it.
+    """Put a file, unless there is one; return the content that the file then has: the same for all callers, as long as the
+    file is not replaced or deleted.
 
-    If the content is `data`, this call has put the file, or an earlier try whose answer was lost; a caller that must know that
-    nobody else has done so puts something into `data` that no other caller has.
+    If the content is `data`, this call or an earlier try has put the file, or another caller with the same data. Who must tell
+    these apart puts something into `data` that no other caller has.
 
-    Raises `FilesUnavailable` if there is no file, as far as is known: the put may still take effect. Then call this function
-    again with the same data.
+    Raises `FilesUnavailable` if this call could not find out. The put may have taken effect, or may do so later: call this
+    function again, with the same data.
     """
     try:
         if files.put_if_absent(path, data):
