@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.child import machine, spread
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import Files
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table

@@ -30,14 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from benchmarks.child import machine, spread
+from squall.stores.files import OpenStore
+from squall.stores.webhdfs import WebHdfsFiles
 from squall_io.spark import SparkSink
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.sessions import shared_session
 from squall_io.spark.sink import bolt as sink
 from squall_io.spark.sink.writing import TableWriter, WriteAs
-from squall_io.spark.stores import OpenStore, open_files
-from squall_io.spark.stores.webhdfs import WebHdfsFiles
+from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
 from topology_api import Context
 from topology_api.tuples import Source, Tuple

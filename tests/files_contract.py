@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
-from squall_io.spark.manifest.layout import TMP
+from squall.stores.files import AbsentFile, Files, FilesRefused
+from squall.stores.paths import TMP
 
 T = TypeVar("T")
 

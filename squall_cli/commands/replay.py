@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from squall.stores.paths import check_path, overlap
 from squall_cli.options.kinds import Whole, files, pairs, task_counts
 from squall_cli.options.spark_options import check_places, checked_path, result_options, span_of, table_option
 from squall_cli.packing.loading import load_topology
@@ -29,7 +30,7 @@ from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
 from squall_io.spark.results.versions import Published, Run
-from squall_io.spark.stores.paths import check_path, check_table_path, overlap
+from squall_io.spark.stores.opening import check_table_path
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 

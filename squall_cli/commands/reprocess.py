@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from squall.stores.paths import overlap
 from squall_cli.options.kinds import files
 from squall_cli.options.spark_options import check_places, names, result_options, span_of, table_option
 from squall_cli.spark.started_spark import ResultOptions, version_in_json
@@ -23,7 +24,6 @@ from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.results.versions import Published, Run
-from squall_io.spark.stores.paths import overlap
 
 if TYPE_CHECKING:
     from squall_io.spark.results.reprocess import Job

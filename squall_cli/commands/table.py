@@ -27,6 +27,7 @@ from squall_cli.terminal.tables import TableColumn, show, table_of
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
+    from squall.stores.files import OpenStore
     from squall_io.spark.reading.committed import KeyCounts
     from squall_io.spark.reading.summary import (
         PartitionSummary,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
         WriterSummary,
     )
     from squall_io.spark.results.versions import Version
-    from squall_io.spark.stores import OpenStore
 
 
 T = TypeVar("T")

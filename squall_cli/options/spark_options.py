@@ -12,11 +12,11 @@ from typing import Any, Final
 
 import click
 
+from squall.stores.paths import InvalidPath, from_here
 from squall_cli.options.kinds import Whole, folders
 from squall_io.spark.reading.moments import Span, WrongMoment
 from squall_io.spark.results.versions import KEEP
-from squall_io.spark.stores.opening import place_problems, settings_in
-from squall_io.spark.stores.paths import InvalidPath, check_table_path, from_here
+from squall_io.spark.stores.opening import check_table_path, place_problems, settings_in
 
 #: Adds options to a command.
 _Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -17,8 +17,8 @@ from squall_cli.terminal.tables import TableColumn
 from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
+    from squall.stores.files import Files
     from squall_io.spark.manifest.ended import Leftovers, SubmissionLeftovers
-    from squall_io.spark.manifest.files import Files
 
 #: The default of --older-than: seconds without a write after which a topology is considered ended.
 OLD: Final = 24 * 3600.0

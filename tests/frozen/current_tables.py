@@ -14,11 +14,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
+from squall.stores.files import Files
+from squall.stores.local import LocalFiles
 from squall_io.spark.manifest import claims, tables
 from squall_io.spark.manifest.checkpoints import read_newest
 from squall_io.spark.manifest.entries import decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import BatchName, WriterId, batch_of, claim_of, number_of, safe
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.reading.summary import table_summary, verify
@@ -34,7 +35,6 @@ from squall_io.spark.spouts.positions import (
     owner_of,
     require_reader,
 )
-from squall_io.spark.stores.local import LocalFiles
 
 #: The writer id, the batch and the owners of single records.
 SEAT: Final = WriterId("words-1-0", "store", 0)

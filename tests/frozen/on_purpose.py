@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from squall_io.spark.manifest.layout import RESULTS, is_part, leaves_table
+from squall.stores.paths import leaves_table
+from squall_io.spark.manifest.layout import RESULTS, is_part
 
 #: The types of fields.
 _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from squall.stores.files import OpenStore
 from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TMP
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.sink import bolt as sink
 from squall_io.spark.sink import sink_writer as sink_life
 from squall_io.spark.sink.writing import TableWriter
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.squall_io.lost_answers import Loses, LosingFiles, none
 from topology_api import Context
 from topology_api.tuples import UNTRACKED, Source, Tuple

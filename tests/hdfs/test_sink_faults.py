@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from squall.stores.files import FilesUnavailable
 from squall_io.spark import read_committed
-from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.sink import errors
 from squall_io.spark.sink import sink_writer as sink_life

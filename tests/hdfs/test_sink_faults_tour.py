@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
-from squall_io.spark.manifest.files import FilesError, FilesUnavailable
+from squall.stores.files import FilesError, FilesUnavailable, OpenStore
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import read_state, require_readable
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.hdfs.line_pipeline import topology
 from tests.hdfs_servers import HdfsServer
 from tests.spark_classes import small_java

@@ -361,7 +361,7 @@ SPARK: Final = (
 )
 
 SINK: Final = (
-    Bound("unless a single attempt takes longer than ten minutes", 10, "squall_io.spark.concurrently:PATIENCE / 60",
+    Bound("unless a single attempt takes longer than ten minutes", 10, "squall_io.spark.signs_of_life:PATIENCE / 60",
           "squall_io/test_long_attempts.py::test_an_attempt_reports_progress_for_its_patience_and_no_longer"),
     Bound("The log reports this at once, then every minute", 1, "squall_io.spark.sink.errors:LOG_AGAIN / 60",
           f"{WRITER}::test_a_problem_is_reported_while_it_lasts_and_when_it_is_over"),

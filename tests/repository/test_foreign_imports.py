@@ -77,7 +77,6 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
-    "squall_io/spark/manifest/files.py",  # reads several files at once
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",

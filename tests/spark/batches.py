@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from squall.stores.files import Files
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
 from squall_io.spark.manifest.entries import BatchEntry
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.formats import write_options

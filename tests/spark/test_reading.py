@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from squall.stores.files import Files, OpenStore
 from squall_io.spark.manifest.checkpoints import write_next
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
 from squall_io.spark.reading.committed import CannotRead, KeyCounts, count_keys, read_committed
 from squall_io.spark.reading.moments import WrongMoment
 from squall_io.spark.results.versions import Attempt, Run, RunInput, begin, publish
 from squall_io.spark.rows.formats import FORMATS
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 
 if TYPE_CHECKING:

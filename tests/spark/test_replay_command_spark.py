@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.files import FilesUnavailable
 from squall_cli.main import squall
 from squall_io.spark import read_committed
-from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.results import versions
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask

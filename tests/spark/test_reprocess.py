@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark.manifest.tables import NoTable
 from squall_io.spark.reading.committed import read_committed
 from squall_io.spark.results import versions
 from squall_io.spark.results.progress import JobProgress, watch
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.spark_classes import small_java
 from tests.squall_cli.run_process import environment

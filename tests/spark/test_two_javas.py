@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.session.jvm import _connect
 from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
 

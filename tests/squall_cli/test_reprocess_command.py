@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.paths import overlap
 from squall_cli.main import squall
 from squall_cli.packing.reprocess_job import load_job
 from squall_io.spark.reading.committed import choose
@@ -20,7 +21,6 @@ from squall_io.spark.results.publishing import open_output
 from squall_io.spark.results.reprocess import Job, run_of
 from squall_io.spark.results.versions import Attempt, begin, newest_number, publish
 from squall_io.spark.stores import open_files
-from squall_io.spark.stores.paths import overlap
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 from topology_api import SquallError

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
 from squall_io.spark.results.versions import Attempt, Run, RunInput, begin, publish
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark.manifest.claims import Superseded, read_claim
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
 from squall_io.spark.sink import sink_writer as sink_life
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_io.sink_world import MadeUpWriter, SinkWorld
 

@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 
 import pytest
 
+from squall.stores.files import FilesError, FilesUnavailable
 from squall_io.spark import concurrently
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest import state as table_state
-from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
 from tests.squall_io.commit_world import World
 from tests.squall_io.memory_files import HDFS, Gate, Manners, Step

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
+from squall.stores.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, WriterId, batch_of, claim_of
 from squall_io.spark.manifest.state import TableState, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone

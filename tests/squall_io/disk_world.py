@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from squall_io.spark.manifest.files import Files
-from squall_io.spark.stores.local import LocalFiles
+from squall.stores.files import Files
+from squall.stores.local import LocalFiles
 from tests.squall_io.commit_world import World
 from tests.squall_io.memory_files import Gate, straight
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from squall_io.spark.manifest.files import Files, FilesError, FilesUnavailable
+from squall.stores.files import Files, FilesError, FilesUnavailable
 
 #: Whether an answer is lost: by call, path, and the number of the call.
 Loses = Callable[[str, str, int], bool]

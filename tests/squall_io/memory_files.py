@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
-from squall_io.spark.manifest.layout import TMP
+from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.paths import TMP
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ class Manners:
 
 #: A rename is a step, and so is the deletion of a folder.
 HDFS: Final = Manners()
-#: As in `squall_io.spark.stores.local`.
+#: As in `squall.stores.local`.
 LOCAL: Final = Manners(rename_by_link=True, delete_by_piece=True)
 
 

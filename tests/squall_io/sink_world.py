@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import pytest
 
-from squall_io.spark.manifest.files import FilesUnavailable
+from squall.stores.files import FilesUnavailable
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.sink import sink_writer as sink_life

@@ -8,12 +8,12 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import Files, FilesUnavailable
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.checkpoints import KEPT, Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName, numbered
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from tests.squall_io.commit_world import World, writer_id

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import Files, FilesUnavailable
 from squall_io.spark.manifest.claims import (
     Superseded,
     list_claims,
@@ -18,7 +19,6 @@ from squall_io.spark.manifest.claims import (
     take_over,
 )
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_path, fence_path
 from tests.squall_io.commit_world import World, writer_id
 from tests.squall_io.memory_files import MemoryFiles, Step

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import Files, FilesUnavailable
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, suffix_of
 from squall_io.spark.manifest.entries import decode_entry, encode_entry
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
 from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, World, writer_id

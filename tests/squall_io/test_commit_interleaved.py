@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import FilesError, FilesUnavailable
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
-from squall_io.spark.manifest.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import World

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import Files
 from squall_io.spark.manifest.claims import Superseded, list_claims, read_claim, retire, take_over
 from squall_io.spark.manifest.ended import Leftovers, find_leftovers, sweep_ended
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_of, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import TMP_AGE, sweep_gone

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.manifest.files import Files
+from squall.stores.files import Files
 from squall_io.spark.manifest.tables import FolderTaken
 from squall_io.spark.results.publishing import open_output
 from squall_io.spark.stores import open_files

@@ -14,14 +14,17 @@ from typing import Any, cast
 
 import pytest
 
+from squall.stores.files import FilesRefused
+from squall.stores.local import LocalFiles
+from squall.stores.paths import check_below, leaves_table
+from squall.stores.webhdfs import WebHdfsFiles
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord, canonical, digest_of, seal
-from squall_io.spark.manifest.files import FilesRefused
-from squall_io.spark.manifest.layout import RESULTS, STAGING, BatchName, leaves_table, safe
+from squall_io.spark.manifest.layout import RESULTS, STAGING, BatchName, safe
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import sweep
 from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
@@ -30,9 +33,6 @@ from squall_io.spark.results import versions
 from squall_io.spark.results.versions import PUBLISH, SEAL, SWEEP, Attempt, Run, RunInput
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.stores.hadoop import HadoopFiles
-from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import check_below
-from squall_io.spark.stores.webhdfs import WebHdfsFiles
 from tests.squall_io.commit_world import writer_id
 from topology_api import SquallError
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.manifest.files import FilesRefused
-from squall_io.spark.stores.local import LocalFiles
+from squall.stores.files import FilesRefused
+from squall.stores.local import LocalFiles
 from tests.squall_io.test_forged_records import Site, contents, go_through, quick, results, stream
 
 __all__ = ["quick"]  # a fixture of all tests here

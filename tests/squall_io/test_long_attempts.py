@@ -7,18 +7,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from squall_io.spark import concurrently
+from squall_io.spark import signs_of_life
 
 
 def test_an_attempt_reports_progress_for_its_patience_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
     seconds = [0.0]
-    monkeypatch.setattr(concurrently, "time", SimpleNamespace(monotonic=lambda: seconds[-1]))
+    monkeypatch.setattr(signs_of_life, "time", SimpleNamespace(monotonic=lambda: seconds[-1]))
 
     def progress() -> None:  # a report a minute
         seconds.append(seconds[-1] + 60.0)
 
-    with concurrently.keep_alive(progress, every=0.001):
+    with signs_of_life.keep_alive(progress, every=0.001):
         (thread,) = [each for each in threading.enumerate() if each.name == "squall-spark-keepalive"]
         thread.join(30.0)
         assert not thread.is_alive()
-    assert seconds[-1] == concurrently.PATIENCE
+    assert seconds[-1] == signs_of_life.PATIENCE

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from squall.stores.files import Files, FilesUnavailable
+from squall.stores.local import LocalFiles
 from squall_io.spark.manifest import layout
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import COMMITS, SCHEMAS
 from squall_io.spark.manifest.tables import (
     RESULTS,
@@ -31,7 +32,6 @@ from squall_io.spark.results import publishing, versions
 from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
 from squall_io.spark.results.versions import Attempt, Run
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.stores.local import LocalFiles
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import World, again
 from tests.squall_io.disk_world import DiskWorld

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from squall.stores.paths import leaves_table
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import FORMAT, UnreadableRecord, seal, unseal
-from squall_io.spark.manifest.layout import BatchName, WriterId, leaves_table
+from squall_io.spark.manifest.layout import BatchName, WriterId
 
 WRITER_ID = WriterId.of("counts-1-1700000000", "sink", 0)
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=30)

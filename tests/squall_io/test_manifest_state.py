@@ -9,12 +9,12 @@ from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import AbsentFile, FilesRefused
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, decode_entry, encode_entry
 from squall_io.spark.manifest.envelopes import FORMAT, seal
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, claim_path, fence_path
 from squall_io.spark.manifest.state import TableState, UnreadableManifest, read_state, require_readable
 from squall_io.spark.manifest.sweep import sweep

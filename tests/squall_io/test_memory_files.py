@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-from squall_io.spark.manifest.files import Files
+from squall.stores.files import Files
 from tests.files_contract import FilesContract
 from tests.squall_io.memory_files import Manners, MemoryFiles, MemoryStore, Step
 

@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
+from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.java import NotInstalled
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.sink.errors import ErrorClass, Retries, classify, reason_of
-from squall_io.spark.stores.hadoop_errors import causes_in
+from squall_io.spark.stores.java_calls import causes_in
 
 AGAIN, REFUSED, UNKNOWN = ErrorClass.AGAIN, ErrorClass.REFUSED, ErrorClass.UNKNOWN
 

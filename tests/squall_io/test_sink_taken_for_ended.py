@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from squall.stores.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.claims import Superseded, list_claims, retire, take_over
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import Files, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import WriterId, fence_path
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from squall_io.spark.sink.errors import NotCommitted

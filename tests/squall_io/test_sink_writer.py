@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from squall.stores.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict
-from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import DUE
 from squall_io.spark.manifest.tables import TableMismatch

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
+from squall.stores.local import LocalFiles
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.entries import encode_entry
-from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
@@ -23,8 +24,7 @@ from squall_io.spark.reading.summary import (
     verify,
 )
 from squall_io.spark.results.versions import Attempt, Run, RunInput, Version, begin, publish
-from squall_io.spark.stores import OpenStore, open_files
-from squall_io.spark.stores.local import LocalFiles
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 
 SCHEMA = "word string, count bigint"

@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import pytest
 
+from squall.stores.files import FilesUnavailable, OpenStore
 from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.entries import encode_entry
 from squall_io.spark.manifest.envelopes import seal
-from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.manifest.layout import COMMITS, BatchName, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
@@ -22,7 +22,7 @@ from squall_io.spark.spouts import committed_rows
 from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream, partition_of
 from squall_io.spark.spouts.positions import owner_of
 from squall_io.spark.spouts.reading_spout import ReadingTask
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from topology_api import Context, InvalidConfig
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
+from squall.stores.files import FilesUnavailable
 from squall_io.spark import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FilesUnavailable
 from squall_io.spark.spouts import discovery, lines
 from squall_io.spark.spouts.discovery import FileDiscovery, FileList, FoundFile, UnreadableFile, source_of
 from squall_io.spark.spouts.reading_spout import RETRY_SECONDS

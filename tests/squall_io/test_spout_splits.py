@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.manifest.files import AbsentFile
+from squall.stores.files import AbsentFile
+from squall.stores.paths import InvalidPath
 from squall_io.spark.spouts.discovery import (
     FoundFile,
     PathPattern,
@@ -20,7 +21,7 @@ from squall_io.spark.spouts.discovery import (
     source_of,
     splits_of,
 )
-from squall_io.spark.stores import InvalidPath, open_files
+from squall_io.spark.stores import open_files
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from squall.stores.files import FilesRefused, FilesUnavailable
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FilesRefused, FilesUnavailable
 from squall_io.spark.spouts import reading_spout, text_lines
 from squall_io.spark.spouts.lines import HdfsLines
 from squall_io.spark.spouts.positions import ReaderMismatch, agree

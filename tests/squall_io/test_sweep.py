@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from squall.stores.files import Files
 from squall_io.spark.manifest.claims import Superseded, list_claims, take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
 from squall_io.spark.manifest.envelopes import seal
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.layout import TMP, BatchName, WriterId, claim_path
 from squall_io.spark.manifest.sweep import TMP_AGE, delete_leftovers, sweep, sweep_gone
 from tests.squall_io.commit_script import small_and_in_order

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from squall.stores.files import Files, FilesUnavailable
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import RESULTS, TABLE, VERSIONS, numbered
 from squall_io.spark.manifest.tables import RESULTS as HOLDS_VERSIONS
 from squall_io.spark.manifest.tables import ROWS, TableMismatch, TableRecord, open_table, read_table

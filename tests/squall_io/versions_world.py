@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from squall_io.spark.manifest.files import AbsentFile, FileStatus
+from squall.stores.files import AbsentFile, FileStatus
 
 
 class Disk:

@@ -24,10 +24,10 @@ from typing import Final
 
 import msgspec
 
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest.entries import BatchEntry, entry_from, fields_of
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, digest_of, seal
-from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import CHECKPOINTS, is_part, number_of, numbered
 
 KIND: Final = "checkpoint"

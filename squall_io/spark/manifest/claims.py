@@ -18,9 +18,10 @@ from typing import Final
 
 import msgspec
 
+from squall.stores.files import Files
+from squall.stores.settled import put_once
 from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.files import Files, FilesUnavailable
 from squall_io.spark.manifest.layout import WriterId
 from topology_api import SquallError
 
@@ -188,14 +189,8 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
     before = (writer_id, epoch - 1)
     counts = sorted({batch.number for batch in batches if batch and (batch.writer_id, batch.epoch) == before})
     path = layout.fence_path(writer_id, epoch)
-    try:
-        if files.put_if_absent(path, seal(FENCE, {"counts": counts})):
-            return frozenset(counts)
-    except FilesUnavailable:
-        # A reader that makes the fence must not fail if the new owner was faster, and has swept the reader's temporary file.
-        if not files.exists(path):
-            raise
-    return read_fence(files, writer_id, epoch)
+    # A reader that makes the fence does not fail if the new owner was faster, and has swept the reader's temporary file.
+    return decode(FENCE, _Fence, put_once(files, path, seal(FENCE, {"counts": counts})), path).counts
 
 
 def require_owner(files: Files, writer_id: WriterId, epoch: int) -> None:

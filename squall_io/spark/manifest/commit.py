@@ -84,10 +84,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.claims import require_owner
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
-from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden
 from squall_io.spark.manifest.sweep import delete_leftovers
 from topology_api import SquallError

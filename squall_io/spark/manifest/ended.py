@@ -20,11 +20,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
+from squall.stores.files import Files, FileStatus
 from squall_io.spark.manifest import sweep
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import Files, FileStatus
 from squall_io.spark.manifest.layout import CLAIMS, COMMITS, TMP, BatchName, WriterId, batch_of, claim_of
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from squall_io.spark.manifest.layout import leaves_table
+from squall.stores.paths import leaves_table
 from topology_api import SquallError
 
 _Record = TypeVar("_Record")

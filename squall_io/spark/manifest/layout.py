@@ -1,4 +1,5 @@
-"""The paths and names of a table's files. No other module contains these names.
+"""The paths and names of a table's files. No other module contains these names, except `_squall` and `_squall/tmp`, which are
+those of every store.
 
 ```
 PATH/                                            the table; every path below is relative to it
@@ -28,7 +29,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-FOLDER: Final = "_squall"
+from squall.stores import paths
+
+FOLDER: Final = paths.FOLDER
 TABLE: Final = f"{FOLDER}/table.json"
 SCHEMAS: Final = f"{FOLDER}/schemas"
 COMMITS: Final = f"{FOLDER}/commits"
@@ -37,7 +40,7 @@ CHECKPOINTS: Final = f"{FOLDER}/checkpoints"
 STAGING: Final = f"{FOLDER}/staging"
 RESULTS: Final = f"{FOLDER}/results"
 VERSIONS: Final = f"{FOLDER}/versions"
-TMP: Final = f"{FOLDER}/tmp"
+TMP: Final = paths.TMP
 
 #: Prefix of the names of data files: a name that begins with "_" or "." would be hidden from readers.
 DATA_PREFIX: Final = "squall-"
@@ -164,16 +167,6 @@ def number_of(name: str) -> int | None:
     """Return the number that `<n>.json` names; None for any other name."""
     found = _NUMBERED.fullmatch(name)
     return found and int(found[1])
-
-
-def leaves_table(path: str) -> bool:
-    """Return whether a path that a record holds, or a store is given, does not lie below the table: it is absolute, or goes up,
-    or has a part that file systems do not read as a name of its own."""
-    try:
-        path.encode("utf-8", "surrogateescape")  # as a listing of a local folder names a file
-    except UnicodeEncodeError:
-        return True
-    return "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def is_hidden(name: str) -> bool:

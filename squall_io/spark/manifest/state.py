@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest, write_next
 from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
 from squall_io.spark.manifest.entries import BatchEntry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
 from topology_api import SquallError
 

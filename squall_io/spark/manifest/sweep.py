@@ -20,10 +20,10 @@ import secrets
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import Files, FileStatus
 from squall_io.spark.manifest import layout
 from squall_io.spark.manifest.claims import Superseded, list_claims, publish_fences, take_over
-from squall_io.spark.manifest.files import Files, FileStatus
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import read_state
 

@@ -16,8 +16,8 @@ from typing import Final
 
 import msgspec
 
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, numbered
 from squall_io.spark.rows.formats import FORMATS
 from squall_io.spark.rows.schema import Schema, merge, parse_schema

@@ -30,8 +30,9 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING, Final, Literal
 
+from squall.stores.files import Files, OpenStore
+from squall.stores.paths import from_here
 from squall_io.spark.manifest.envelopes import canonical, digest_of
-from squall_io.spark.manifest.files import Files
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
 from squall_io.spark.reading.moments import ALWAYS, Moment, Span
@@ -40,8 +41,7 @@ from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
 from squall_io.spark.session.sessions import changed_settings
-from squall_io.spark.stores import WEBHDFS, OpenStore, open_files
-from squall_io.spark.stores.paths import from_here
+from squall_io.spark.stores import WEBHDFS, open_files
 from topology_api import SquallError
 from topology_api.wording import typed
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
+from squall.stores.files import AbsentFile, Files, FilesError, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import AbsentFile, Files, FilesError, FileStatus, FilesUnavailable
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.sweep import staged_batches

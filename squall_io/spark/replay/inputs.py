@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.files import Files, FilesRefused
+from squall.stores.files import Files, FilesRefused
 from squall_io.spark.manifest.tables import NoTable
 from squall_io.spark.reading.committed import Selection, choose
 from squall_io.spark.reading.moments import Span

@@ -15,8 +15,8 @@ from itertools import takewhile
 from traceback import walk_tb
 from typing import Final
 
+from squall.stores.hadoop_errors import shortened
 from squall_io.spark.sink.errors import WRITE, reason_of, text_of
-from squall_io.spark.stores.hadoop_errors import shortened
 from topology_api import SquallError
 
 _TRACEBACK: Final = "Traceback (most recent call last):"

@@ -14,8 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.concurrently import keep_alive
-from squall_io.spark.manifest.files import Files, FilesError
+from squall.stores.files import Files, FilesError
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, find_table, mismatch
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Attempt, Published, Run, Version
@@ -24,6 +23,7 @@ from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
 from squall_io.spark.session.request import is_classic
 from squall_io.spark.session.sessions import changed_settings
+from squall_io.spark.signs_of_life import keep_alive
 from squall_io.spark.sink.writing import WRITE_CONF, WriteAs, save
 from topology_api import SquallError
 

@@ -40,12 +40,12 @@ from typing import Any, Final
 
 import msgspec
 
-from squall_io.spark.concurrently import map_concurrently
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest import envelopes, tables
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import RESULTS, VERSIONS, number_of, numbered
 from squall_io.spark.manifest.sweep import now_of
 from topology_api import SquallError

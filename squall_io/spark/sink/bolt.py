@@ -24,8 +24,7 @@ from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.settings import SinkSettings, batch_problems, names_of, parsed
 from squall_io.spark.sink.sink_writer import SinkWriter
-from squall_io.spark.stores.opening import place_problems, settings_in
-from squall_io.spark.stores.paths import check_table_path
+from squall_io.spark.stores.opening import check_table_path, place_problems, settings_in
 from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, InvalidConfig, Tuple
 from topology_api.tuples import source_of, values_of
 from topology_api.wording import listed, shown, typed

@@ -1,7 +1,7 @@
 """Decides what an error during a commit means (retry, give up, or unknown), and runs the retries.
 
-Spark's errors have a Java stack trace. The exception classes in the trace decide, as for file systems (`stores.hadoop_errors`).
-The JVM is not asked, since it may have died.
+Spark's errors have a Java stack trace. The exception classes in the trace decide, as for file systems
+(`squall.stores.hadoop_errors`). The JVM is not asked, since it may have died.
 Must not know: sessions, batches, the work that is retried.
 """
 
@@ -16,11 +16,12 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from squall.stores.files import FilesError, FilesRefused, FilesUnavailable
+from squall.stores.hadoop_errors import Thrown, error_of, shortened
 from squall_io.spark.manifest.commit import BatchLost
-from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
-from squall_io.spark.stores.hadoop_errors import Thrown, causes_in, error_of, shortened
+from squall_io.spark.stores.java_calls import causes_in
 from topology_api import SquallError
 
 #: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File"; such an error may have no trace.

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
+from squall.stores.paths import InvalidPath, nested
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import SchemaError
 from squall_io.spark.session.request import SessionRequest, request_conflict
-from squall_io.spark.stores.paths import InvalidPath, nested
 from topology_api import Fields
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, typed

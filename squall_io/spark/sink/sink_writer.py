@@ -18,11 +18,10 @@ from dataclasses import dataclass, replace
 from logging import Logger
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.concurrently import keep_alive
+from squall.stores.files import FilesError, OpenStore
 from squall_io.spark.manifest.claims import Claim, Superseded, require_owner, take_back, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.files import FilesError
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import checkpoint_if_due, has_counted
 from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
@@ -31,10 +30,11 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
+from squall_io.spark.signs_of_life import keep_alive
 from squall_io.spark.sink.errors import STOPPED, ErrorClass, NotCommitted, Retries, classify, reason_of
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.writing import TableWriter, WriteAs
-from squall_io.spark.stores import OpenStore, open_files
+from squall_io.spark.stores import open_files
 from topology_api import Context
 
 if TYPE_CHECKING:

@@ -18,10 +18,11 @@ from datetime import date
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
+from squall.stores.files import AbsentFile, FilesUnavailable
+from squall.stores.paths import check_path
 from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.files import AbsentFile, FilesUnavailable
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
@@ -34,7 +35,6 @@ from squall_io.spark.session.sessions import SessionLease, is_broken, shared_ses
 from squall_io.spark.spouts.discovery import UnreadableFile
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
-from squall_io.spark.stores import check_path
 from topology_api import Replay, SquallError
 from topology_api.names import field_problem
 from topology_api.wording import listed, nearest

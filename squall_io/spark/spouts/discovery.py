@@ -29,10 +29,10 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from squall.stores.files import AbsentFile, Files, FileStatus
+from squall.stores.paths import InvalidPath, check_path
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.layout import is_hidden, number_of, numbered
-from squall_io.spark.stores import InvalidPath, check_path
 from topology_api import SquallError
 
 # What a path means

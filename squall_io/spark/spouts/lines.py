@@ -15,12 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from squall.stores.files import OpenStore
+from squall.stores.paths import InvalidPath
 from squall_io.spark.spouts import discovery
 from squall_io.spark.spouts.discovery import FileDiscovery, FoundFile, Split, UnreadableFile
 from squall_io.spark.spouts.positions import Unit
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
 from squall_io.spark.spouts.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
-from squall_io.spark.stores import InvalidPath, OpenStore
 from topology_api import Replay
 from topology_api.wording import listed, shown, typed
 

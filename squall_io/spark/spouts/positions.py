@@ -29,8 +29,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from squall.stores.files import AbsentFile, Files
+from squall.stores.settled import put_once
 from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
-from squall_io.spark.manifest.files import AbsentFile, Files
 from squall_io.spark.manifest.layout import FOLDER, safe
 from topology_api import Context, SquallError
 
@@ -282,9 +283,7 @@ def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, 
     try:
         data = files.read(path)
     except AbsentFile:
-        data = seal(kind, make())
-        if not files.put_if_absent(path, data):
-            data = files.read(path)
+        data = put_once(files, path, seal(kind, make()))
     return unseal(kind, data, f"{files.root}/{path}")
 
 

@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from squall_io.spark.manifest.files import FilesError, FilesRefused, FilesUnavailable
+from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
+from squall.stores.paths import InvalidPath, check_path
 from squall_io.spark.spouts import positions
 from squall_io.spark.spouts.positions import OpenUnit, PositionRecords, Positions, ReaderIdentity, Unit
 from squall_io.spark.spouts.steady_stores import open_steady
-from squall_io.spark.stores import InvalidPath, OpenStore, check_path
 from topology_api import Failure, Fields, InvalidConfig, Replay, Spout, SquallError
 from topology_api.wording import typed
 

@@ -14,9 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from squall_io.spark.manifest.files import Files, FileStatus, FilesUnavailable
-from squall_io.spark.stores import WEBHDFS, OpenStore, check_path, open_files
-from squall_io.spark.stores.paths import LOCAL, scheme_of
+from squall.stores.files import Files, FileStatus, FilesUnavailable, OpenStore
+from squall.stores.opening import needs_java
+from squall.stores.paths import check_path, scheme_of
+from squall_io.spark.stores import WEBHDFS, open_files
 
 if TYPE_CHECKING:
     from squall_io.spark.stores.hadoop import Jvm
@@ -40,7 +41,7 @@ _shared: Final[dict[tuple[tuple[str, str], ...], _SharedJvm]] = {}
 def open_steady(path: str, conf: Mapping[str, str], follow_links: bool = False) -> OpenStore:
     """Open a store at a path; the store survives the end of its JVM. `follow_links` and errors are those of `open_files`."""
     scheme = scheme_of(check_path(path))
-    if scheme == LOCAL or (scheme == "hdfs" and WEBHDFS in conf):
+    if not needs_java(scheme, conf.get(WEBHDFS)):
         return open_files(path, conf=conf, follow_links=follow_links)
     return SteadyStore(path, conf)
 

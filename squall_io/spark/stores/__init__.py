@@ -1,7 +1,6 @@
-"""The file systems that can hold a table. `opening.open_files` opens the file system that a path names."""
+"""The file systems that can hold a table: those of `squall.stores`, and Hadoop's client in a JVM. `open_files` opens the file
+system that a path names."""
 
 from squall_io.spark.stores.opening import WEBHDFS, open_files
-from squall_io.spark.stores.paths import InvalidPath, check_path
-from squall_io.spark.stores.renaming import OpenStore
 
-__all__ = ["WEBHDFS", "InvalidPath", "OpenStore", "check_path", "open_files"]
+__all__ = ["WEBHDFS", "open_files"]

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.paths import authority_of, check_below, default_scheme, folder_of, scheme_of
+from squall.stores.renaming import RenamingFiles
 from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
 from squall_io.spark.session.request import HADOOP_PREFIX
-from squall_io.spark.stores.hadoop_errors import translated_errors
-from squall_io.spark.stores.paths import authority_of, check_below, default_scheme, folder_of, scheme_of
-from squall_io.spark.stores.renaming import RenamingFiles
+from squall_io.spark.stores.java_calls import translated_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,16 +9,24 @@ Must not know: what files hold.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from squall_io.spark.manifest.files import FilesRefused
+from squall.stores.files import FilesRefused, OpenStore
+from squall.stores.opening import needs_java, open_store
+from squall.stores.paths import (
+    FOLDER,
+    LOCAL,
+    InvalidPath,
+    check_path,
+    default_scheme,
+    folder_of,
+    scheme_of,
+)
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
-from squall_io.spark.stores.hadoop_errors import translated_errors
-from squall_io.spark.stores.local import LocalFiles
-from squall_io.spark.stores.paths import LOCAL, check_path, default_scheme, scheme_of
-from squall_io.spark.stores.renaming import OpenStore
+from squall_io.spark.stores.java_calls import translated_errors
 from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
@@ -61,13 +69,12 @@ def open_files(
     scheme = scheme_of(path)
     if scheme == LOCAL:
         _require_no_other_default(path, session, conf)
-        return LocalFiles(path, follow_links)
+        return open_store(path, follow_links=follow_links)
 
+    webhdfs = conf.get(WEBHDFS)
     if jvm is None and (session is None or not is_classic(session)):
-        if _by_webhdfs(scheme, conf):
-            from squall_io.spark.stores.webhdfs import WebHdfsFiles
-
-            return WebHdfsFiles(path, conf[WEBHDFS])
+        if not needs_java(scheme, webhdfs):
+            return open_store(path, webhdfs=webhdfs)
         if session is not None:
             raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
     read_only = _no_rename(scheme, conf)
@@ -118,12 +125,21 @@ def place_problems(
     for paths, writing in ((reads, False), (writes, True)):
         for path in paths:
             scheme, problem = scheme_of(path), None
-            if request.is_connect and scheme != LOCAL and not _by_webhdfs(scheme, conf):
+            if request.is_connect and needs_java(scheme, conf.get(WEBHDFS)):
                 problem = _no_jvm(scheme)
             elif writing and scheme != LOCAL:
                 problem = _no_rename(scheme, conf)
             if problem is not None:
                 yield f"path {path!r} cannot be {'written to' if writing else 'read'}: {problem}"
+
+
+def check_table_path(path: str | os.PathLike[str]) -> str:
+    """Like `check_path`, for a table to write to, which must not be in another table's own folder."""
+    normal = check_path(path)
+    if FOLDER in folder_of(normal).split("/"):
+        why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
+        raise InvalidPath(os.fspath(path), why)
+    return normal
 
 
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
@@ -134,16 +150,12 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
-        from squall_io.spark.stores.webhdfs import base_of
+        from squall.stores.webhdfs import base_of
 
         try:
             base_of(conf[WEBHDFS])
         except FilesRefused as problem:
             yield f"conf has an invalid value for {WEBHDFS}: {problem}"
-
-
-def _by_webhdfs(scheme: str, conf: Mapping[str, str]) -> bool:
-    return scheme == "hdfs" and WEBHDFS in conf
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:

@@ -1,7 +1,7 @@
 """`Files` for file systems with atomic renames: a rename to an absent name has one winner, and a rename over an existing file
 is one step.
 
-A file is written under a name in `_squall/tmp`, then renamed. `sweep` deletes files that a crash leaves there.
+A file is written under a name in `_squall/tmp`, then renamed. A crash leaves it there: the users of a store sweep that folder.
 Must not know: how the calls are made.
 """
 
@@ -10,31 +10,14 @@ from __future__ import annotations
 import builtins
 import secrets
 from abc import abstractmethod
-from contextlib import AbstractContextManager, suppress
-from typing import Protocol
+from contextlib import suppress
 
-from squall_io.spark.concurrently import map_concurrently
-from squall_io.spark.manifest import files
-from squall_io.spark.manifest.layout import TMP
-from squall_io.spark.stores.hadoop_errors import FileTaken
+from squall.stores import files
+from squall.stores.concurrently import map_concurrently
+from squall.stores.paths import TMP
 
 
-class OpenStore(files.Files, AbstractContextManager["OpenStore"], Protocol):
-    """`Files` that may own connections or a JVM."""
-
-    def close(self) -> None:
-        """Close the connections and the JVM that this store started, but not a session that was passed in. May be called
-        twice."""
-
-    def __exit__(self, *raised: object) -> None:
-        self.close()
-
-    def _what(self, call: str, path: str) -> str:
-        """Return the beginning of an error's text: the call and the full path."""
-        return f"cannot {call} {self.root}{'/' if path else ''}{path}"
-
-
-class RenamingFiles(OpenStore):
+class RenamingFiles(files.OpenStore):
     """The methods of `Files` that are built from simpler calls."""
 
     def __init__(self, root: str) -> None:
@@ -100,6 +83,6 @@ class RenamingFiles(OpenStore):
             except files.AbsentFile:
                 self._make_folder(target.rpartition("/")[0])
                 self._rename(source, target, over)
-        except FileTaken:
+        except files.FileTaken:
             return False
         return True

@@ -11,10 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from squall_io.spark.manifest.files import FilesRefused
-from squall_io.spark.manifest.layout import FOLDER, leaves_table
+from squall.stores.files import FilesRefused
 from topology_api import SquallError
 
+#: Squall's own folder below the path of a store. Readers of the path ignore it, because of its first character.
+FOLDER: Final = "_squall"
+#: Where a store writes a file before the file gets its name. After a crash, files can be left here.
+TMP: Final = f"{FOLDER}/tmp"
 #: The scheme of this machine's own file system.
 LOCAL: Final = "file"
 
@@ -57,15 +60,6 @@ def check_path(path: str | os.PathLike[str]) -> str:
     return f"{scheme}://{'' if scheme == LOCAL else authority}{folder}" if scheme else folder
 
 
-def check_table_path(path: str | os.PathLike[str]) -> str:
-    """Like `check_path`, for a table to write to, which must not be in another table's own folder."""
-    normal = check_path(path)
-    if FOLDER in folder_of(normal).split("/"):
-        why = f"{FOLDER!r} in it is the folder that a table keeps its own files in; give another path"
-        raise InvalidPath(os.fspath(path), why)
-    return normal
-
-
 def check_below(path: str) -> str:
     """Return a path relative to the table that a store is given; "" is the table itself. Every store checks each path here.
 
@@ -76,6 +70,16 @@ def check_below(path: str) -> str:
             f"{path!r} is not a path below a table, so nothing was done; a record of the table is forged"
         )
     return path
+
+
+def leaves_table(path: str) -> bool:
+    """Return whether a path that a record holds, or a store is given, does not lie below the table: it is absolute, or goes up,
+    or has a part that file systems do not read as a name of its own."""
+    try:
+        path.encode("utf-8", "surrogateescape")  # as a listing of a local folder names a file
+    except UnicodeEncodeError:
+        return True
+    return "\0" in path or any(part in ("", ".", "..") for part in path.split("/"))
 
 
 def default_scheme(address: str) -> str:

@@ -24,10 +24,10 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall_io.spark.manifest.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
-from squall_io.spark.stores.hadoop_errors import Thrown, error_of
-from squall_io.spark.stores.paths import check_below, folder_of
-from squall_io.spark.stores.renaming import RenamingFiles
+from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.hadoop_errors import Thrown, error_of
+from squall.stores.paths import check_below, folder_of
+from squall.stores.renaming import RenamingFiles
 
 #: Seconds until a silent connection is given up.
 _PATIENCE: Final = 30.0

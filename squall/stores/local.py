@@ -24,10 +24,8 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall_io.spark.manifest.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
-from squall_io.spark.manifest.layout import TMP
-from squall_io.spark.stores.paths import check_below, check_path, folder_of
-from squall_io.spark.stores.renaming import OpenStore
+from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, OpenStore
+from squall.stores.paths import TMP, check_below, check_path, folder_of
 
 #: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
 _REFUSED: Final = {

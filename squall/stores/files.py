@@ -1,6 +1,7 @@
-"""The calls that the manifest needs of a file system, and their errors. Paths are relative to the table, and separated by "/".
+"""The calls that Squall needs of a file system that holds a table or a topology's state, and their errors. The docstrings below
+say "the table" for both. Paths are relative to the table, and separated by "/".
 
-Three guarantees make the commit protocol possible, and every store must keep them:
+Three guarantees make a commit possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with its whole content, or not at all.
 3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
@@ -13,6 +14,7 @@ Must not know: what files hold, Spark.
 from __future__ import annotations
 
 import builtins
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,6 +37,10 @@ class FilesRefused(FilesError):
 
 class AbsentFile(FilesError):
     """The file does not exist."""
+
+
+class FileTaken(FilesError):
+    """The name is taken. Stores turn this error into their return value."""
 
 
 @dataclass(frozen=True, order=True)
@@ -96,3 +102,18 @@ class Files(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; do nothing if there is neither."""
+
+
+class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
+    """`Files` that may own connections or a JVM."""
+
+    def close(self) -> None:
+        """Close the connections and the JVM that this store started, but not a session that was passed in. May be called
+        twice."""
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _what(self, call: str, path: str) -> str:
+        """Return the beginning of an error's text: the call and the full path."""
+        return f"cannot {call} {self.root}{'/' if path else ''}{path}"

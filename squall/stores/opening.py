@@ -1,0 +1,39 @@
+"""Opens the file systems that need no Java: this machine's own, and HDFS by WebHDFS.
+
+Must not know: Spark, Java, what files hold.
+"""
+
+from __future__ import annotations
+
+from squall.stores.files import FilesRefused, OpenStore
+from squall.stores.local import LocalFiles
+from squall.stores.paths import LOCAL, check_path, scheme_of
+
+
+def open_store(path: str, *, webhdfs: str | None = None, follow_links: bool = False) -> OpenStore:
+    """Open the file system at a path. Nothing is read or written yet. Raises `InvalidPath`, or `FilesRefused` if the path needs
+    Java.
+
+    webhdfs: where the NameNode serves WebHDFS: HOST:PORT, or with http:// or https:// before it. Needed for hdfs:// paths.
+    follow_links: follow symbolic links below a local path; only for folders that are only read.
+    """
+    path = check_path(path)
+    scheme = scheme_of(path)
+    if scheme == LOCAL:
+        return LocalFiles(path, follow_links)
+    if webhdfs is None or needs_java(scheme, webhdfs):
+        raise FilesRefused(f"cannot open {path}: {_advice(scheme)}")
+    from squall.stores.webhdfs import WebHdfsFiles
+
+    return WebHdfsFiles(path, webhdfs)
+
+
+def needs_java(scheme: str, webhdfs: str | None) -> bool:
+    """Return whether file systems of this scheme can be reached only through Java, given the address of WebHDFS, if any."""
+    return scheme != LOCAL and (scheme != "hdfs" or webhdfs is None)
+
+
+def _advice(scheme: str) -> str:
+    if scheme == "hdfs":
+        return "without Java, HDFS is used through WebHDFS: give the NameNode's web address (HOST:9870)"
+    return f"{scheme}:// needs Java, which is not used here; give a file:// or an hdfs:// path"
