@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from local_cluster.testing import complete_topology
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.tables import agree_on_schema
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.spouts.discovery import UnreadableFile
 from squall_io.spark.stores import OpenStore, open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest.files import AbsentFile
 from squall_io.spark.spouts.discovery import (
     FoundFile,
     PathPattern,
     Split,
-    UnreadableFile,
     covers,
     find_files,
     require_files,
