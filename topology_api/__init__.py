@@ -20,6 +20,7 @@ PLACES: Final = {
     "fields": ("Fields", "Stream"),
     "groupings": ("Grouping",),
     "hooks": ("Hook",),
+    "rewindable": ("RewindableSpout",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
     "topology": ("Topology",),
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from topology_api.fields import Stream as Stream
     from topology_api.groupings import Grouping as Grouping
     from topology_api.hooks import Hook as Hook
+    from topology_api.rewindable import RewindableSpout as RewindableSpout
     from topology_api.state import BroadcastState as BroadcastState
     from topology_api.state import ListState as ListState
     from topology_api.state import MapState as MapState

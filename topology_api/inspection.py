@@ -14,6 +14,7 @@ from typing import Any
 from topology_api.components import BatchBolt, Bolt, Spout
 from topology_api.fields import DEFAULT_STREAM, Fields, Stream
 from topology_api.groupings import Grouping
+from topology_api.rewindable import RewindableSpout
 from topology_api.state_rules import stateful_problems
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, StreamSpec
@@ -37,9 +38,11 @@ def _calls_of(base: type, own: tuple[str, ...] = ()) -> dict[str, tuple[str, ...
 
 
 _SPOUT_CALLS = _calls_of(Spout, _SPOUT_OWN)
+_REWINDABLE_CALLS = {**_SPOUT_CALLS, **_calls_of(RewindableSpout)}
 _BOLT_CALLS = _calls_of(Bolt, _BOLT_OWN)
 _STATEFUL_CALLS = {**_BOLT_CALLS, **_calls_of(StatefulBolt, _STATEFUL_OWN)}
 
+_BASES = (Spout, RewindableSpout, Bolt, BatchBolt, StatefulBolt, Grouping)
 _MOST_AT_A_TIME = 65_535  # calls of an async execute
 _LARGEST_BATCH = 10_000_000  # tuples; they are kept in memory until the batch is done
 _Missing = object()
@@ -116,20 +119,24 @@ def _stream_spec(value: object) -> tuple[StreamSpec | None, str | None]:
 def component_problems(component: Spout | Bolt) -> list[str]:
     """Return the problems of the methods and attributes of a spout or bolt whose type has been checked already."""
     problems: list[str] = []
-    if isinstance(component, Spout):
-        _check_methods(component, _SPOUT_CALLS, _SPOUT_OWN, "next_tuple", problems)
+    if isinstance(component, RewindableSpout):
+        required = ("next_tuple", "position", "rewind")
+        _check_methods(component, _REWINDABLE_CALLS, _SPOUT_OWN, required, problems)
+        _check_spout(component, problems)
+    elif isinstance(component, Spout):
+        _check_methods(component, _SPOUT_CALLS, _SPOUT_OWN, ("next_tuple",), problems)
         _check_spout(component, problems)
     elif isinstance(component, BatchBolt):
         calls = {**_BOLT_CALLS, **_calls_of(BatchBolt)}
         del calls["execute"]
-        _check_methods(component, calls, _BOLT_OWN, "execute_batch", problems)
+        _check_methods(component, calls, _BOLT_OWN, ("execute_batch",), problems)
         _check_bolt(component, problems)
         _check_batch_bolt(component, problems)
     elif isinstance(component, StatefulBolt):
-        _check_methods(component, _STATEFUL_CALLS, (*_BOLT_OWN, *_STATEFUL_OWN), "execute", problems)
+        _check_methods(component, _STATEFUL_CALLS, (*_BOLT_OWN, *_STATEFUL_OWN), ("execute",), problems)
         _check_bolt(component, problems)
     else:
-        _check_methods(component, _BOLT_CALLS, _BOLT_OWN, "execute", problems)
+        _check_methods(component, _BOLT_CALLS, _BOLT_OWN, ("execute",), problems)
         _check_bolt(component, problems)
     if isinstance(component, StatefulBolt):
         problems += stateful_problems(component)
@@ -160,7 +167,7 @@ def grouping_problems(grouping: object) -> list[str]:
     if not isinstance(grouping, Grouping):
         return [f"{typed(grouping)} is not a Grouping: derive its class from topology_api.Grouping"]
     problems: list[str] = []
-    _check_methods(grouping, _calls_of(Grouping), (), "choose", problems)
+    _check_methods(grouping, _calls_of(Grouping), (), ("choose",), problems)
     return problems
 
 
@@ -169,7 +176,7 @@ def _base_method(component: object, name: str) -> object:
     for cls in type(component).__mro__:
         if name in vars(cls):
             # not `in`: a metaclass may have its own ==
-            ours = any(cls is base for base in (Spout, Bolt, BatchBolt, StatefulBolt, Grouping))
+            ours = any(cls is base for base in _BASES)
             return vars(cls)[name] if ours else None
     return None
 
@@ -178,13 +185,13 @@ def _check_methods(
     component: object,
     calls: Mapping[str, tuple[str, ...]],
     own: tuple[str, ...],
-    required: str,
+    required: tuple[str, ...],
     problems: list[str],
 ) -> None:
     instance = vars(component)
     for name in (*calls, *own):
         if name not in instance and _base_method(component, name) is not None:
-            if name == required:
+            if name in required:
                 kind = type(component).__name__
                 problems.append(f"{kind} has no {name}({', '.join(calls[name])}): it must have one")
             continue

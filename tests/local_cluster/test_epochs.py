@@ -417,7 +417,9 @@ def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
         cluster.submit(words(Words(10), Pass(), Count()), conf)
         with pytest.raises(InvalidConfig, match="workers is 2: with topology.state.path it must be 1"):
             cluster.rebalance("words", workers=2)
-        with pytest.raises(InvalidConfig, match="component 'count' has 2 tasks, and would have 3: with topology.state"):
+        with pytest.raises(
+            InvalidConfig, match="component 'count' has 2 tasks, and would have 3: with topology.state"
+        ):
             cluster.rebalance("words", parallelism={"count": 3})
         cluster.rebalance("words", parallelism={"count": 2})
         cluster.advance(40)

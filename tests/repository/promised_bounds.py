@@ -376,7 +376,7 @@ SINK: Final = (
 REPROCESSING: Final = (
     Bound("(`split_bytes`, 64 MB)", 64, "squall_io.spark.spouts.discovery:SPLIT_BYTES / 2**20",
           "squall_io/test_spout_text_lines.py::test_however_a_file_is_cut_each_line_is_in_one_split"),
-    Bound("A line above 16 MiB is left out", 16, "squall_io.spark.spouts.text_lines:LONGEST / 2**20",
+    Bound("A line above 16 MiB is left out", 16, "squall_io.lines.cutting:LONGEST / 2**20",
           "squall_io/test_spout_text_lines.py::test_a_line_that_is_too_long_is_reported_with_its_position_and_the_others_are_read"),
     Bound("the tasks search every 5 s", 5, "squall_io.spark.spouts.lines:POLL_SECONDS",
           "squall_io/test_spout_discovery.py::test_a_file_that_is_being_written_is_read_when_it_is_stable"),

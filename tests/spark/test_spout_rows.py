@@ -13,10 +13,10 @@ import pytest
 
 from local_cluster.testing import complete_topology
 from squall.stores.files import OpenStore
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.tables import agree_on_schema
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.spouts.discovery import UnreadableFile
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple

@@ -14,10 +14,11 @@ import pytest
 
 from local_cluster import LocalCluster
 from squall.stores.files import FilesUnavailable
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import HdfsLines
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.spouts import discovery, lines
-from squall_io.spark.spouts.discovery import FileDiscovery, FileList, FoundFile, UnreadableFile, source_of
+from squall_io.spark.spouts.discovery import FileDiscovery, FileList, FoundFile, source_of
 from squall_io.spark.spouts.reading_spout import RETRY_SECONDS
 from squall_io.spark.stores import open_files
 from tests.squall_io.memory_files import MemoryFiles, MemoryStore

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from squall.stores.files import AbsentFile
 from squall.stores.paths import InvalidPath
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.spouts.discovery import (
     FoundFile,
     PathPattern,
     Split,
-    UnreadableFile,
     covers,
     find_files,
     require_files,

@@ -12,8 +12,9 @@ from typing import Any, cast
 import pytest
 
 from squall.stores.files import FilesRefused, FilesUnavailable
+from squall_io.lines import cutting
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.spouts import reading_spout, text_lines
+from squall_io.spark.spouts import reading_spout
 from squall_io.spark.spouts.lines import HdfsLines
 from squall_io.spark.spouts.positions import ReaderMismatch, agree
 from squall_io.spark.spouts.reading_spout import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
@@ -130,7 +131,7 @@ def test_a_task_whose_store_is_unavailable_at_the_start_waits_and_begins_later(
 def test_a_store_that_fails_in_the_middle_of_a_split_causes_no_line_twice(
     text: Path, fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_lines, "SLICE", 150)
+    monkeypatch.setattr(cutting, "SLICE", 150)
     time, rounds = Time(), random.Random(3)
     got: list[object] = []
     task = task_of(text, time)

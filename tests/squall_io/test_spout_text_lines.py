@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.spark.spouts import text_lines
-from squall_io.spark.spouts.text_lines import Damaged, Line, Read, ShortFile, lines_of_split, packed_lines
+from squall_io.lines import cutting
+from squall_io.lines.cutting import Damaged, Line, Read, ShortFile, lines_of_split, packed_lines
 
 TEXTS = st.lists(
     st.sampled_from([b"a", b"bc", b"\n", b"\r\n", b"\r", b"\n\n", b"\xff", b" ", b"0" * 9]), max_size=30
@@ -22,7 +22,7 @@ TEXTS = st.lists(
 @pytest.fixture(autouse=True)
 def small_slices(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Slices of five bytes, so that lines span many; nine bytes are the longest line unless a test says otherwise."""
-    monkeypatch.setattr(text_lines, "SLICE", 5)
+    monkeypatch.setattr(cutting, "SLICE", 5)
     yield
 
 
@@ -92,7 +92,7 @@ def test_padding_after_a_gzip_file_is_no_damage() -> None:
 def test_a_line_that_is_too_long_is_reported_with_its_position_and_the_others_are_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(text_lines, "LONGEST", 9)
+    monkeypatch.setattr(cutting, "LONGEST", 9)
     data = b"ab\n" + b"x" * 10 + b"\n" + b"y" * 9 + b"\n" + b"z" * 30
     lines = list(lines_of_split(reader(data), 0, len(data), len(data), 0))
     assert lines == [(0, 3, b"ab"), (3, 14, None), (14, 24, b"y" * 9), (24, 54, None)]

@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from squall.stores.files import AbsentFile, FilesUnavailable
 from squall.stores.paths import check_path
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
@@ -32,7 +33,6 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
 from squall_io.spark.session.java import require_packages
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
-from squall_io.spark.spouts.discovery import UnreadableFile
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
 from topology_api import Replay, SquallError

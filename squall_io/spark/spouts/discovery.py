@@ -31,9 +31,9 @@ import msgspec
 
 from squall.stores.files import AbsentFile, Files, FileStatus
 from squall.stores.paths import InvalidPath, check_path
+from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.layout import is_hidden, number_of, numbered
-from topology_api import SquallError
 
 # What a path means
 
@@ -48,10 +48,6 @@ _FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate"
 _COPYING: Final = "._COPYING_"
 _PATTERN: Final = re.compile(r"[*?\[]")
 _ABOVE: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?)?(/.*)", re.DOTALL)
-
-
-class UnreadableFile(SquallError):
-    """A file that cannot be read properly: packed in an unsupported way, damaged, or changed."""
 
 
 @dataclass(frozen=True)

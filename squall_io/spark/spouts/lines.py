@@ -10,36 +10,29 @@ Must not know: how lines are cut out of bytes, how positions are stored, how tas
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.stores.files import OpenStore
 from squall.stores.paths import InvalidPath
+from squall_io.lines.cutting import Damaged, Line, ShortFile, lines_of_split, packed_lines
+from squall_io.lines.errors import UnreadableFile, UnreadableLines
+from squall_io.lines.texts import TextReader, text_problems
 from squall_io.spark.spouts import discovery
-from squall_io.spark.spouts.discovery import FileDiscovery, FoundFile, Split, UnreadableFile
+from squall_io.spark.spouts.discovery import FileDiscovery, FoundFile, Split
 from squall_io.spark.spouts.positions import Unit
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
-from squall_io.spark.spouts.text_lines import LONGEST, Damaged, Line, ShortFile, lines_of_split, packed_lines
 from topology_api import Replay
-from topology_api.wording import listed, shown, typed
+from topology_api.wording import typed
 
 if TYPE_CHECKING:
     from topology_api import Context
 
-#: Fields of a tuple: the line's text, the full path of its file, the byte offset at which the line begins in the file.
-FIELDS: Final = ("line", "file", "offset")
-#: How a line that cannot be decoded is treated: left out and reported ("strict"), or decoded by an error handler of Python.
-ERRORS: Final = ("strict", "replace", "ignore", "backslashreplace", "surrogateescape")
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
 #: Seconds between two searches for new files; a file that two searches in a row find unchanged is complete.
 POLL_SECONDS: Final = 5.0
-
-
-class UnreadableLines(UnreadableFile):
-    """Lines of a file were left out, because they are too long or cannot be decoded."""
 
 
 class HdfsLines(ReadingSpout):
@@ -77,7 +70,8 @@ class HdfsLines(ReadingSpout):
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
             *_path_problems(path, positions),
-            *_argument_problems(names, encoding, errors, split_bytes),
+            *text_problems(names, encoding, errors),
+            *_split_problems(split_bytes),
         ]
         super().__init__(names, follow, positions, replay, conf, problems)
         self.path = path
@@ -100,6 +94,7 @@ class SplitUnits(Units):
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
         self._source = discovery.source_of(spout.path)
+        self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
         self._splits: list[Split] = []
         #: Splits for which a line that was left out has been reported.
         self._reported: set[Unit] = set()
@@ -169,33 +164,21 @@ class SplitUnits(Units):
         else:
             lines = lines_of_split(read, split.start, split.end, split.size, position)
         try:
-            yield from self._texts(lines, unit, path)
+            yield from self._items(lines, unit, path)
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
                 f"{path} cannot be read: {error}. All earlier lines were read. If you repair the file, reading continues"
             ) from None
 
-    def _texts(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:
+    def _items(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:
         """Yield an item for each line: a tuple, or the report of a line that is left out."""
-        encoding, errors = self._spout.encoding, self._spout.errors
-        only_line = self._spout.fields == ("line",)
-        utf8 = codecs.lookup(encoding).name == "utf-8"
-        for place, after, data in lines:
-            if data is None:
-                yield from self._skipped(f"it has more than {LONGEST} bytes", path, place, after, unit)
-                continue
-            if utf8 and place == 0 and data.startswith(codecs.BOM_UTF8):
-                data = data[len(codecs.BOM_UTF8) :]
-            try:
-                line = data.decode(encoding, errors)
-            except UnicodeError as error:
-                yield from self._skipped(f"it is not text in {encoding}: {error}", path, place, after, unit)
-                continue
-            if only_line:
-                yield place, after, (line,)
+        for line in lines:
+            place, after, _ = line
+            values = self._texts.values(line, path)
+            if isinstance(values, str):
+                yield from self._skipped(values, path, place, after, unit)
             else:
-                values = {"line": line, "file": path, "offset": place}
-                yield place, after, tuple(values[name] for name in self._spout.fields)
+                yield place, after, values
 
     def _skipped(self, why: str, path: str, place: int, after: int, unit: Unit) -> Iterator[Item]:
         """Count a line that becomes no tuple; report the first such line of each split."""
@@ -220,22 +203,6 @@ def _path_problems(path: object, positions: object) -> Iterator[str]:
         )
 
 
-def _argument_problems(
-    names: tuple[object, ...], encoding: object, errors: object, split_bytes: object
-) -> Iterator[str]:
-    if not names or len(set(names)) < len(names) or not set(names) <= set(FIELDS):
-        yield f"fields are {shown(names)}: give some of {listed(FIELDS)}, each once"
-    try:
-        end = "\n".encode(encoding)  # type: ignore[arg-type]
-    except (LookupError, TypeError) as error:
-        yield f"encoding is {typed(encoding)}: {error}; give the name of one of Python's encodings, such as 'utf-8'"
-    else:
-        if end != b"\n":
-            yield (
-                f"encoding is {encoding!r}, in which the end of a line is {end!r}: lines are found by the byte \\n, so files in"
-                " this encoding cannot be cut into lines"
-            )
-    if errors not in ERRORS:
-        yield f"errors is {typed(errors)}: give one of {listed(ERRORS)}"
+def _split_problems(split_bytes: object) -> Iterator[str]:
     if type(split_bytes) is not int or not SMALLEST_SPLIT <= split_bytes <= LARGEST_SPLIT:
         yield f"split_bytes is {typed(split_bytes)}: give an int from {SMALLEST_SPLIT} to {LARGEST_SPLIT}"

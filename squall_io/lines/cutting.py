@@ -74,31 +74,56 @@ def packed_lines(read: Read, ending: str, position: int) -> Iterator[Line]:
 
 def cut(slices: Iterable[bytes], place: int) -> Iterator[Line]:
     """Yield the lines of bytes whose first line begins at `place`."""
-    kept: list[bytes] = []  # the bytes of the unfinished line
-    length = 0
+    cutter = LineCutter(place)
     for data in slices:
+        yield from cutter.feed(data)
+    if (last := cutter.end()) is not None:
+        yield last
+
+
+class LineCutter:
+    """Cuts lines out of bytes that come one slice after the other."""
+
+    def __init__(self, place: int) -> None:
+        """place: the position of the first byte, at which a line begins."""
+        #: The position of the unfinished line.
+        self.place = place
+        #: The position after the last byte of finished slices.
+        self.fed = place
+        self._kept: list[bytes] = []  # the bytes of the unfinished line
+
+    def feed(self, data: bytes) -> Iterator[Line]:
+        """Yield the lines that end in a slice; read them all before the next call."""
+        kept = self._kept
         begin = 0
         while (found := data.find(b"\n", begin)) >= 0:
-            after = place + length + found + 1 - begin
+            place, length = self.place, self.fed - self.place
+            after = self.place = self.fed = self.fed + found + 1 - begin
             if length:
                 kept.append(data[begin:found])
                 length += found - begin
                 line = b"".join(kept) if length <= LONGEST else None
                 kept.clear()
-                length = 0
             else:
                 line = data[begin:found] if found - begin <= LONGEST else None
-            yield place, after, line[:-1] if line is not None and line.endswith(b"\r") else line
-            place = after
             begin = found + 1
+            yield place, after, line[:-1] if line is not None and line.endswith(b"\r") else line
         if begin < len(data):
-            length += len(data) - begin
-            if length <= LONGEST:
+            self.fed += len(data) - begin
+            if self.fed - self.place <= LONGEST:
                 kept.append(data[begin:])
             else:
                 kept.clear()
-    if length:
-        yield place, place + length, b"".join(kept) if length <= LONGEST else None
+
+    def end(self) -> Line | None:
+        """Return the last line, which has no end; None if there is none. The file has no further bytes."""
+        place, length = self.place, self.fed - self.place
+        if not length:
+            return None
+        line = b"".join(self._kept) if length <= LONGEST else None
+        self._kept.clear()
+        self.place = self.fed
+        return place, self.fed, line
 
 
 def _unpacked(slices: Iterable[bytes], ending: str) -> Iterator[bytes]:

@@ -1,0 +1,96 @@
+"""FileSpout: the lines of files of this machine as a stream; it follows them as `tail -F` does.
+
+    builder.set_spout("lines", FileSpout("/var/log/app/*.log"), parallelism=2)
+
+Must not know: how files are found and read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from squall_io.files.finding import path_problems
+from squall_io.files.reading import FileTask
+from squall_io.lines.texts import text_problems
+from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
+from topology_api.wording import typed
+
+if TYPE_CHECKING:
+    from topology_api import Context
+
+
+class FileSpout(RewindableSpout):
+    """The lines of files of the worker's machine, one tuple each, without their ends ("\\n" or "\\r\\n").
+
+    A file is read by one task: number `zlib.crc32(path) % parallelism`. A tuple that fails is emitted again as `replay` says.
+    How far files are read is kept by topologies with epochs only: in any other, a restarted task reads its files from the
+    beginning.
+
+    path: a file, a folder (with everything below it), or a pattern with "*", "?", "[...]", and "**" for any folders. Names
+        that begin with "_" or "." are left out.
+    follow: True continues with lines that are appended and with new files. A file that was renamed is read to its end before
+        the one that has its path now; a truncated file is read from its beginning. False reads the existing files, and ends.
+        Without follow, files that end with .gz and .bz2 are unpacked; with follow they are not read.
+    fields: which of "line", "file" and "offset" a tuple has, in this order.
+    encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
+        and counted (`lines left out`), and the first such line of each file is reported.
+    replay: as `Spout.replay`.
+    """
+
+    threaded = True  # reading blocks
+    _task: FileTask
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        follow: bool = True,
+        fields: Sequence[str] = ("line",),
+        encoding: str = "utf-8",
+        errors: str = "strict",
+        replay: Replay | None = RewindableSpout.replay,
+    ) -> None:
+        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        problems = [*path_problems(path, follow), *text_problems(names, encoding, errors)]
+        if not isinstance(follow, bool):
+            problems.append(f"follow is {typed(follow)}: give True or False")
+        if replay is not None and not isinstance(replay, Replay):
+            problems.append(
+                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
+            )
+        if problems:
+            raise InvalidConfig(problems, type(self).__name__)
+        self.path = os.path.normpath(path)
+        self.follow = follow
+        self.fields = names
+        self.outputs = Fields(*names)
+        self.encoding = encoding
+        self.errors = errors
+        self.replay = replay
+
+    def open(self, context: Context) -> None:
+        """Check that there is something to read; with `follow`, wait for it."""
+        self._task = FileTask(self, context)
+        self._task.start()
+
+    def next_tuple(self) -> float | None:
+        """Emit the next line."""
+        wait = self._task.next(self.emit)
+        if self._task.finished:
+            self.finish()
+        return wait
+
+    def position(self) -> dict[str, list[int]]:
+        """Return for each path the inode of its file, and the byte after the last line that was emitted."""
+        return self._task.position()
+
+    def rewind(self, position: Mapping[str, Sequence[int]] | None) -> None:
+        """Continue after these lines. Raises `LostPosition` if a file is gone or shorter than its position."""
+        self._task.rewind(position)
+
+    def close(self) -> None:
+        """Close the files."""
+        if hasattr(self, "_task"):
+            self._task.close()

@@ -1,0 +1,42 @@
+"""RewindableSpout: the base class of spouts that can return to an earlier place in their source.
+
+Like the other base classes it holds nothing and has no constructor. Must not know: who keeps positions, and when.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from topology_api.components import Spout
+from topology_api.errors import SquallError
+
+
+class RewindableSpout(Spout):
+    """A spout whose source can be read again from a position: a file, a log, a table. Subclasses define `next_tuple`,
+    `position` and `rewind`.
+
+    A position divides the source: what `next_tuple` has emitted is before it, all the rest is behind it. So a spout that was
+    rewound to a position emits exactly the rest, in an order that the source could have had.
+
+    Where nothing keeps positions, the runtime calls neither method. So without a call of `rewind` the spout must start at the
+    beginning, as any spout does.
+
+    Emit in `next_tuple` only. What `ack` or `fail` emits is behind no position: a topology with state will refuse such a spout.
+    """
+
+    def position(self) -> Any:
+        """Return the position after everything that `next_tuple` has emitted; called between two calls of `next_tuple`.
+
+        Any value that msgpack can hold: numbers, text, bytes, lists, dicts. Return a new value, since the runtime keeps it.
+        Must not block, and must not emit.
+        """
+        raise SquallError(f"{type(self).__name__} has no position(): define it")
+
+    def rewind(self, position: Any) -> None:
+        """Continue at a position; called after `open` and before the first `next_tuple`. Must not emit.
+
+        position: what `position` returned, maybe in an earlier process; a tuple has become a list. None: the beginning of the
+            source.
+        Raise an error if the source does not go back so far: say what is missing and where.
+        """
+        raise SquallError(f"{type(self).__name__} has no rewind(position): define it")
