@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from squall.cluster.registry import number_of
 from squall.dead_letters.letter import DeadLetter, shown_values
-from squall.stores import open_files
-from squall.stores.files import Files
+from squall.stores.opening import open_store
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch
 from topology_api import Failure, Replay, SquallError
@@ -91,8 +90,6 @@ class EpochWorker(Worker):
 
     links: EpochLinks
     epochs: Epochs | None = None
-    #: Opens the store in which the state is.
-    open_store: Callable[[str], Files] = staticmethod(open_files)
 
     def make_links(self, plan: WorkerPlan) -> Links:
         return EpochLinks(
@@ -126,7 +123,7 @@ class EpochWorker(Worker):
                 replay=replay_of(plan, task.spec.id),
                 parking=Parking(plan.names[task.id], MOST_PARKED),
                 give_up_secs=None if give_up is None else float(give_up),
-                most_uncommitted=int(conf["topology.epoch.uncommitted"]),  # type: ignore[call-overload]
+                most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             )
         )
         if isinstance(task, EpochBolt):
@@ -139,7 +136,7 @@ class EpochWorker(Worker):
         """All tasks are opened: restore the last commit, and go on from there."""
         plan = self.plan
         tasks = [task for task in self.tasks.values() if isinstance(task, EpochBolt | EpochSpoutTask)]
-        files = self.open_store(f"{plan.conf['topology.state.path']}/{plan.topology.name}")
+        files = open_store(f"{plan.conf['topology.state.path']}/{plan.topology.name}")
         calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
         version = number_of(plan.topology_id) * _VERSIONS + plan.incarnation.version
         leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"

@@ -37,8 +37,8 @@ _TICK_SECS: Final = 2.0
 
 #: Why a letter of a bolt is not sent again.
 NOT_AGAIN: Final = (
-    "it failed in a bolt of a topology with topology.state.path: the bolts before have counted it, so it cannot be sent again from"
-    " its spout; sending it to its bolt is not supported in this release"
+    "it failed in a bolt of a topology with topology.state.path: the bolts before have counted it, so it cannot be sent again "
+    "from its spout; sending it to its bolt is not supported in this release"
 )
 
 

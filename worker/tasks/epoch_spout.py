@@ -11,8 +11,10 @@ import pickle
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from squall.transport.frames import REPORTS
-from topology_api import Failure, SquallError
+from topology_api import Failure, RewindableSpout, SquallError
 from topology_api.packing import dumps_by_value
 from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
@@ -83,7 +85,7 @@ class EpochSpoutTask(SpoutTask):
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
         self.epochs = setup
-        self.rewindable = hasattr(self.instance, "position") and hasattr(self.instance, "rewind")
+        self.rewindable = isinstance(self.instance, RewindableSpout)
         self.emissions = self.emitter.emissions = PickledEmissions(self.rewindable)
         self.markers, self.reached = [], []
 
@@ -112,7 +114,7 @@ class EpochSpoutTask(SpoutTask):
     def packed_position(self) -> bytes:
         """Return the spout's position. An error ends the topology: without a position nothing can be committed."""
         try:
-            return dumps_by_value(self.instance.position(), 5)
+            return msgspec.msgpack.encode(self.instance.position())
         except BaseException as error:
             self.report("position", error)
             self.crash_on_error = True
@@ -124,7 +126,8 @@ class EpochSpoutTask(SpoutTask):
             self.finished, self.ended = snapshot.finished, snapshot.state["ended"]
             fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
         if self.rewindable and not self.finished:
-            position = pickle.loads(snapshot.position) if snapshot is not None and snapshot.position else None
+            packed = b"" if snapshot is None else snapshot.position
+            position = msgspec.msgpack.decode(packed) if packed else None
             if not self.call("rewind", position):
                 self.crash_on_error = True
 

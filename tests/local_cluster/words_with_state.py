@@ -1,0 +1,242 @@
+"""Word counts whose state is at a path: their spouts, bolts and true counts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from local_cluster import LocalCluster
+from topology_api import (
+    BatchBolt,
+    Bolt,
+    Context,
+    FailTuple,
+    Fields,
+    Replay,
+    RewindableSpout,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
+
+WORDS = [f"w{number % 7}" for number in range(1_000)]
+
+
+class Words(RewindableSpout):
+    """Emits words by position, and can go back to one."""
+
+    outputs = Fields("word", "number")
+    replay = Replay(max_attempts=30, first_delay=0.01, max_delay=0.1)
+
+    def __init__(self, count: int, a_second: int | None = None) -> None:
+        self.count, self.a_second = count, a_second
+
+    def open(self, context: Context) -> None:
+        self.context, self.at = context, 0
+        self.acked: list[object] = []
+
+    def position(self) -> int:
+        return self.at
+
+    def rewind(self, position: int | None) -> None:
+        self.at = position or 0
+
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            return 0.1
+        number = self.at
+        self.at += 1
+        self.emit((WORDS[number % len(WORDS)], number), message_id=number)
+        return None if self.a_second is None else 1 / self.a_second
+
+    def ack(self, message_id: object) -> None:
+        self.acked.append(message_id)
+
+
+class Pass(Bolt):
+    """Passes tuples on, and raises for some of them: after it has emitted."""
+
+    outputs = Fields("word", "number")
+
+    def __init__(self, failing: float = 0.0, poison: frozenset[int] = frozenset()) -> None:
+        self.failing, self.poison = failing, poison
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((tup["word"], tup["number"]))
+        if tup["number"] in self.poison or self.random.random() < self.failing:
+            raise ValueError(f"number {tup['number']}")
+
+
+class Count(StatefulBolt):
+    key = ("word",)
+    outputs = Fields("word", "times", "total")
+    times = ValueState(int, default=0)
+    total = ValueState(int, default=0)
+
+    def __init__(self, failing: float = 0.0) -> None:
+        self.failing = failing
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+
+    def execute(self, tup: Tuple) -> None:
+        self.times.value += 1
+        self.total.value += tup["number"]
+        self.emit((tup["word"], self.times.value, self.total.value))
+        if self.random.random() < self.failing:
+            raise ValueError(f"after {self.times.value}")
+
+
+class Needs(Pass):
+    """Raises as long as a file is missing."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def execute(self, tup: Tuple) -> None:
+        if not Path(self.path).exists():
+            raise OSError("the store is away")
+        super().execute(tup)
+
+
+class OneWord(Pass):
+    def execute(self, tup: Tuple) -> None:
+        self.emit(("w0", tup["number"]))
+
+
+class Refuses(Pass):
+    def execute(self, tup: Tuple) -> None:
+        raise FailTuple("refused")
+
+
+class Finite(Words):
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            self.finish()
+            return None
+        return super().next_tuple()
+
+
+class Forward(Spout):
+    """Has no position."""
+
+    outputs = Words.outputs
+    replay = Words.replay
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, context: Context) -> None:
+        self.at = 0
+
+    def next_tuple(self) -> None:
+        if self.at < self.count:
+            self.emit((WORDS[self.at % len(WORDS)], self.at), message_id=self.at)
+            self.at += 1
+
+
+class Writes(Count):
+    """Writes at the end how many tuples it got."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__()
+        self.path = path
+
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.got = 0
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.got += 1
+        with open(self.path, "w") as file:
+            file.write(f"{self.times.value}\n")
+
+
+class CountTexts(Count):
+    times = ValueState(str, default="")
+
+
+class Rich(Pass):
+    auto_ack = False
+
+
+class Batches(BatchBolt):
+    outputs = Words.outputs
+
+    def execute_batch(self, batch: Any) -> None:
+        raise AssertionError("not called")
+
+
+class Async(Pass):
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        raise AssertionError("not called")
+
+
+class Newest(StatefulBolt):
+    key = ("word",)
+    seen = ValueState(int, default=0)
+    most = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen.value += 1
+        self.most.value = max(self.most.value, tup["times"])
+
+
+def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:
+    end = time.monotonic() + secs
+    while not true():
+        assert time.monotonic() < end, f"not within {secs:g} seconds"
+        time.sleep(0.02)
+
+
+def words(spout: Spout, between: Bolt, count: Bolt, parallelism: int = 2) -> Topology:
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", spout)
+    builder.set_bolt("pass", between, parallelism).shuffle_grouping("words")
+    builder.set_bolt("count", count, parallelism).fields_grouping("pass", "word")
+    builder.set_bolt("newest", Newest(), parallelism).fields_grouping("count", "word")
+    return builder.build()
+
+
+def counts(cluster: LocalCluster) -> dict[str, tuple[int, int, int, int]]:
+    """Of each word: how often it was counted, the sum of its numbers, and what the last bolt has seen of it."""
+    found = {}
+    for word in sorted(set(WORDS)):
+        count, newest = (cluster.state("words", component, word) for component in ("count", "newest"))
+        found[word] = (count["times"], count["total"], newest["seen"], newest["most"])
+    return found
+
+
+def expected(numbers: list[int]) -> dict[str, tuple[int, int, int, int]]:
+    times: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    for number in numbers:
+        times[WORDS[number % len(WORDS)]] += 1
+        totals[WORDS[number % len(WORDS)]] += number
+    return {word: (times[word], totals[word], times[word], times[word]) for word in sorted(set(WORDS))}
+
+
+class Files(Newest):
+    """Writes what it knows of each word to a file."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        (Path(self.folder) / tup["word"]).write_text(f"{self.seen.value} {self.most.value}")
+
+
+def read_all(folder: Path) -> dict[str, str]:
+    return {path.name: path.read_text() for path in folder.iterdir()}
