@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from topology_api.components import BatchBolt, Bolt
+from topology_api.token_sink import TokenSink
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
@@ -29,7 +30,7 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
 
 
 def _bolt_problems(bolt: Bolt) -> Iterator[str]:
-    if isinstance(bolt, BatchBolt):
+    if isinstance(bolt, BatchBolt) and not isinstance(bolt, TokenSink):
         yield f"is a BatchBolt, which is not supported {_WHY} in this release: derive from Bolt"
     elif inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
         yield (

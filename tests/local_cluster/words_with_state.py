@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +21,7 @@ from topology_api import (
     RewindableSpout,
     Spout,
     StatefulBolt,
+    TokenSink,
     Topology,
     TopologyBuilder,
     Tuple,
@@ -191,6 +194,65 @@ class Newest(StatefulBolt):
     def execute(self, tup: Tuple) -> None:
         self.seen.value += 1
         self.most.value = max(self.most.value, tup["times"])
+
+
+class Rows(TokenSink):
+    """Writes to SQLite; some calls raise, before or after their transaction."""
+
+    def __init__(self, path: str, failing: float = 0.0) -> None:
+        self.path, self.failing = path, failing
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+        with self.connected() as connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS rows (word TEXT, times INTEGER, total INTEGER)")
+            connection.execute("CREATE TABLE IF NOT EXISTS tokens (name TEXT PRIMARY KEY, number INTEGER)")
+
+    def connected(self) -> Any:
+        if Path(self.path).with_name("away").exists():
+            raise OSError("the database is away")
+        return contextlib.closing(sqlite3.connect(self.path, isolation_level=None))
+
+    def read_token(self, token: str) -> int:
+        with self.connected() as connection:
+            found = connection.execute("SELECT number FROM tokens WHERE name = ?", (token,)).fetchone()
+        return 0 if found is None else int(found[0])
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        with self.connected() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if token is not None:
+                found = connection.execute("SELECT number FROM tokens WHERE name = ?", (token,)).fetchone()
+                if (0 if found is None else found[0]) != expected:
+                    return False
+                connection.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?)", (token, epoch))
+            connection.executemany("INSERT INTO rows VALUES (?, ?, ?)", rows)
+            if self.random.random() < self.failing:
+                raise OSError("before the commit")
+            connection.execute("COMMIT")
+        if self.random.random() < self.failing:
+            raise OSError("after the commit")
+        return True
+
+
+def rows_at(path: Path) -> list[tuple[str, int]]:
+    """Return what `Rows` has written: each word with its count at that moment."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        return sorted(connection.execute("SELECT word, times FROM rows").fetchall())
+
+
+def expected_rows(numbers: list[int]) -> list[tuple[str, int]]:
+    return sorted(
+        (word, number) for word, (times, *_) in expected(numbers).items() for number in range(1, times + 1)
+    )
+
+
+def words_to_rows(spout: Spout, between: Bolt, sink: Rows, parallelism: int = 2) -> Topology:
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", spout)
+    builder.set_bolt("count", between, parallelism).fields_grouping("words", "word")
+    builder.set_bolt("rows", sink, parallelism).shuffle_grouping("count")
+    return builder.build()
 
 
 def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:

@@ -24,6 +24,8 @@ class LogView:
     #: How many of the newest commits are kept.
     keep: int = 10
     last: int = 0
+    #: The token of the first record: no other log has it.
+    lineage: str = ""
     leader: str = ""
     #: The number of the newest record that begins a rewind.
     rewind: int = 0
@@ -48,6 +50,7 @@ class LogView:
     def add(self, record: LogRecord) -> None:
         """Add the record after the last one. Raises BadLog."""
         self.last += 1
+        self.lineage = self.lineage or record.token
         if isinstance(record, LeadRecord):
             self.leader, self.end = record.leader, None
             self.begin_rewind(record.assignment)

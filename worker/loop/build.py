@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from squall.transport.credit import FIRST_TUPLES
-from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError, StatefulBolt
+from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError, StatefulBolt, TokenSink
 from worker.errors.reports import ErrorReport, failure_text
 from worker.loop.call_marks import CallMarks
 from worker.loop.memory_growth import MemoryGrowth
@@ -28,6 +28,7 @@ from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochStatefulBoltTask
+from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.metrics import TaskMetrics
@@ -185,6 +186,8 @@ def build_holding_bolt(
     component, instance = setup.spec.id, setup.instance
     holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
     emitter = holding(component, setup.context.task, outputs, random)
+    if isinstance(instance, TokenSink):
+        return EpochSinkTask(setup, emitter, inputs)
     if not isinstance(instance, StatefulBolt):
         return EpochBoltTask(setup, emitter, inputs)
     kind = EpochStatefulBoltTask if plan.has_epochs else StatefulBoltTask

@@ -7,7 +7,7 @@ Must not know: how tasks run, sockets.
 
 from __future__ import annotations
 
-import logging
+import hashlib
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -45,17 +45,18 @@ from worker.epochs.participant import (
     WriteSnapshot,
 )
 from worker.epochs.records import SnapshotFile
-from worker.epochs.sinks import ShowAnswer, ShowLetters
+from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot
 from worker.loop.epoch_store import Answer, EpochFiles
 from worker.tasks.epoch_bolt import EpochBolt, MarkerBatch
+from worker.tasks.epoch_sink import EpochSinkTask, RowsWereWritten, TokenWasRead
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 
-_log = logging.getLogger(__name__)
-
-#: Seconds until dead letters that could not be kept are kept again.
-LETTER_PAUSE: Final = 1.0
+#: Seconds until what could not be shown outside is shown again.
+SHOW_PAUSE: Final = 1.0
+#: The length of a lineage's name in tokens.
+LINEAGE_DIGITS: Final = 16
 
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
@@ -133,7 +134,7 @@ class Epochs:
         self.sources: dict[int, Source] = {}
         self.resumed: set[int] = set()
         self.later: list[tuple[float, Callable[[], None]]] = []
-        self.begun = self.over = self.halted = False
+        self.begun = self.over = self.halted = self.hurried = False
         self.why = ""
 
     @property
@@ -188,18 +189,27 @@ class Epochs:
         return took
 
     def collect(self, task: EpochTask) -> None:
-        """Follow the marker that a task has reached in its last run."""
+        """Follow what a task's last run has left: answers of the outside, and the marker that it has reached."""
+        if isinstance(task, EpochSinkTask) and task.answers:
+            answers, task.answers = task.answers, []
+            for answer in answers:
+                self.outside_answered(task, answer)
         if not task.reached:
             return
         reached, task.reached = task.reached, []
         participant = self.participants[task.id]
         for each in reached:
-            effects = participant.end_epoch(each.marker, each.content, each.finished, None, False, self.now())
+            effects = participant.end_epoch(
+                each.marker, each.content, each.finished, each.rows, False, self.now()
+            )
             self.perform(task, effects)
 
     def all_ended(self) -> None:
-        """All tasks have ended: their last epoch need not wait."""
-        self.coordinator.next_begin = 0.0
+        """All tasks have ended: their last epoch need not wait for its time. Later ones, while what is committed cannot be shown
+        outside, have to."""
+        if not self.hurried:
+            self.hurried = True
+            self.coordinator.next_begin = 0.0
 
     # Tuples.
 
@@ -299,6 +309,13 @@ class Epochs:
                 self.resumed.add(task.id)
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
+            elif isinstance(effect, ReadToken | WriteRows):
+                assert isinstance(task, EpochSinkTask)
+                token = self.token_of(task, effect.index)
+                if isinstance(effect, ReadToken):
+                    self.host.run_job(task, partial(task.read_token, effect, token))
+                else:
+                    self.host.run_job(task, partial(task.write_rows, effect, token))
             elif isinstance(effect, ShowLetters):
                 self.show_letters(task, participant.rewind, effect)
             else:
@@ -320,6 +337,23 @@ class Epochs:
         elif snapshot is not None:
             self.host.run_job(task, partial(task.begin_with, snapshot))
 
+    def token_of(self, task: EpochTask, index: int) -> str:
+        """Return the name of a token: of a lineage, a component and an index."""
+        lineage = hashlib.sha256(self.coordinator.view.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
+        return f"{task.context.topology}/{task.spec.id}/{index}/{lineage}"
+
+    def outside_answered(self, task: EpochSinkTask, answer: TokenWasRead | RowsWereWritten) -> None:
+        """The outside has answered, or not: then it is asked again later."""
+        participant, rewind = self.participants[task.id], self.participants[task.id].rewind
+        if isinstance(answer, TokenWasRead):
+            follow = partial(participant.token_read, rewind, answer.index, answer.number)
+            failed = answer.number is None
+        else:
+            follow = partial(participant.shown, rewind, answer.answer)
+            failed = answer.answer is ShowAnswer.UNKNOWN
+        due = self.now() + SHOW_PAUSE if failed else self.now()
+        self.later.append((due, lambda: self.perform(task, follow())))
+
     def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
         """Keep dead letters; try again later if they cannot be kept."""
         letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
@@ -327,7 +361,7 @@ class Epochs:
         if self.host.keep_letters(task, letters):
             self.mail.append(partial(answer, ShowAnswer.DONE))
         else:
-            self.later.append((self.now() + LETTER_PAUSE, partial(answer, ShowAnswer.UNKNOWN)))
+            self.later.append((self.now() + SHOW_PAUSE, partial(answer, ShowAnswer.UNKNOWN)))
 
     def letters_shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
         """Dead letters are kept, or not."""

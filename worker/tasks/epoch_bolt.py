@@ -62,6 +62,8 @@ class ReachedMarker:
     content: TaskSnapshot
     #: Whether the task has nothing more to do.
     finished: bool
+    #: The rows of a token sink.
+    rows: bytes | None = None
 
 
 def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> Iterator[tuple[str, str, list[Any]]]:
@@ -242,6 +244,8 @@ class EpochBolt(BoltTask):
             return True
         if self.parking.full and not self.marker_waits:
             return bool(self.notices or self.tick_due)
+        if self.end_due and self.parking.parked and not self.inbox:  # the end of input waits for the parked tuples
+            return bool(self.notices or self.tick_due) or self.overdue()
         return super().wants_run()
 
     def overdue(self) -> bool:
