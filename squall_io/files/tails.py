@@ -140,8 +140,10 @@ def files_after(tail: Tail, files: Iterable[FileState]) -> list[FileState]:
     return [state for state in ordered if state.path == tail.path or state.modified > tail.modified]
 
 
-def _age(path: str, state: FileState) -> tuple[bool, bool, int, str]:
-    """Return what sorts the generations of a path, oldest first: dates, then numbers, of which 1 is the newest."""
+def _age(path: str, state: FileState) -> tuple[bool, int, bool, int, str]:
+    """Return what sorts the generations of a path, oldest first: by the last write, since some programs give the newest file
+    the smallest number and others the greatest. Of files that were written at the same moment, number 1 is the newest.
+    """
     found = _ROTATED.fullmatch(state.path, len(path))
     count = int(found[1]) if found is not None and not found[2] and len(found[1]) < _DATE else 0
-    return state.path == path, count > 0, -count, state.path
+    return state.path == path, state.modified, count > 0, -count, state.path
