@@ -62,6 +62,15 @@ def state_of(path: str) -> FileState | None:
         return None
 
 
+def is_removed(path: str) -> bool:
+    """Return whether a file that was not found is gone, and not only out of reach: its folder is closed, or its disk fails."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True  # another file has its name
+
+
 def files_beside(path: str) -> list[FileState]:
     """Return the regular files in the folder of a path, links excepted."""
     found = []

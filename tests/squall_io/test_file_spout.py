@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall_io.files import FileSpout, reading
+from squall_io.files.finding import is_removed
 from squall_io.files.reading import POLL_SECONDS, RETRY_SECONDS, FileTask, LostPosition, NothingToRead
 from squall_io.lines import cutting
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
@@ -56,7 +57,7 @@ class Reader:
         self.ids: list[object] = []
 
     def read(self, most: int | None = None) -> list[Any]:
-        """The next lines: at most so many, or all that three polls find."""
+        """The next lines: at most `most`, or all that three polls find."""
         found: list[Any] = []
 
         def emit(values: object, message_id: object) -> None:
@@ -360,6 +361,23 @@ def test_a_file_that_is_gone_or_has_shrunk_is_named_when_the_spout_rewinds(log: 
 
 def _owner(path: Path) -> int:
     return zlib.crc32(str(path).encode()) % 2
+
+
+def test_a_position_from_before_the_first_line_holds_the_files_that_exist(log: Path) -> None:
+    append(log, "one\n")
+    position = Reader(log).task.position()
+    assert position == {str(log): [log.stat().st_ino, 0]}
+    rotate(log)
+    append(log, "two\n")
+    assert Reader(log).rewound(position).read() == ["one", "two"]
+    assert Reader(log).rewound(None).read() == ["two"]
+
+
+def test_a_file_that_is_out_of_reach_is_not_taken_for_removed(log: Path) -> None:
+    assert is_removed(str(log))
+    log.touch()
+    assert is_removed(f"{log}/below a file")
+    assert not is_removed(f"{log.parent}/{'x' * 300}"), "an error that says nothing of the file"
 
 
 # Anything, in any order
