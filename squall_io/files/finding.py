@@ -12,15 +12,10 @@ import os
 import stat
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import Final
 
 from squall_io.files.tails import FileId, FileState
+from squall_io.lines.cutting import FOREIGN, PACKED
 from topology_api.wording import typed
-
-#: Endings of packed files that are unpacked.
-PACKED: Final = (".gz", ".bz2")
-#: Endings of files packed in a way that is not supported.
-FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
 
 
 def path_problems(path: object, follow: object) -> Iterator[str]:

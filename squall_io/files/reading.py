@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from squall_io.files.finding import FOREIGN, PACKED, files_beside, find_files, is_removed, state_of
+from squall_io.files.finding import files_beside, find_files, is_removed, state_of
 from squall_io.files.tails import (
     FileId,
     FileState,
@@ -27,7 +27,7 @@ from squall_io.files.tails import (
     oldest,
 )
 from squall_io.lines import cutting
-from squall_io.lines.cutting import Damaged, Line, ShortFile, packed_lines
+from squall_io.lines.cutting import FOREIGN, PACKED, Damaged, Line, ShortFile, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
 from squall_io.lines.texts import TextReader
 from topology_api import SquallError
