@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "topology_api": {
-        "Components": ("Spout", "Bolt", "BatchBolt", "Tuple", "Context"),
+        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "Tuple", "Context"),
         "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
@@ -48,6 +48,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Tables": ("SparkSink", "read_committed"),
         "Stored rows as a stream": ("HdfsLines", "CommittedRows"),
         "Replay": ("replay_topology",),
+    },
+    "squall_io.files": {
+        "Files of this machine": ("FileSpout",),
     },
 }  # fmt: skip
 

@@ -35,8 +35,9 @@ class RewindableSpout(Spout):
     def rewind(self, position: Any) -> None:
         """Continue at a position; called after `open` and before the first `next_tuple`. Must not emit.
 
+        If the source does not go back so far, raise an error that says what is missing, and where.
+
         position: what `position` returned, maybe in an earlier process; a tuple has become a list. None: the beginning of the
             source.
-        Raise an error if the source does not go back so far: say what is missing and where.
         """
         raise SquallError(f"{type(self).__name__} has no rewind(position): define it")

@@ -12,15 +12,10 @@ import os
 import stat
 from collections.abc import Iterator
 from itertools import takewhile
-from typing import Final
 
 from squall_io.files.tails import FileId, FileState
+from squall_io.lines.cutting import FOREIGN, PACKED
 from topology_api.wording import typed
-
-#: Endings of packed files that are unpacked.
-PACKED: Final = (".gz", ".bz2")
-#: Endings of files packed in a way that is not supported.
-FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
 
 
 def path_problems(path: object, follow: object) -> Iterator[str]:
@@ -60,6 +55,15 @@ def state_of(path: str) -> FileState | None:
         return _made(path, found, os.path.islink(path))
     except (OSError, UnicodeError):
         return None
+
+
+def is_removed(path: str) -> bool:
+    """Return whether a file that was not found is gone, and not only out of reach: its folder is closed, or its disk fails."""
+    try:
+        os.stat(path)
+    except OSError as error:
+        return isinstance(error, (FileNotFoundError, NotADirectoryError))
+    return True  # another file has its name
 
 
 def files_beside(path: str) -> list[FileState]:

@@ -1,4 +1,4 @@
-"""The work of one task of a FileSpout: it looks after the paths that it owns, and reads their files line by line.
+"""The work of one task of a FileSpout: it follows the paths that it owns, and reads their files line by line.
 
 A path is owned by one task, by a hash. A file that was renamed belongs to the path under which it was first found, also if its
 new name matches. It is complete once it has been read to its end after its successor had got something: a program that writes
@@ -15,19 +15,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from squall_io.files.finding import FOREIGN, PACKED, files_beside, find_files, state_of
+from squall_io.files.finding import files_beside, find_files, is_removed, state_of
 from squall_io.files.tails import (
     FileId,
     FileState,
-    Known,
-    Tail,
+    FileTail,
+    KnownFile,
     files_after,
     follow_names,
     is_generation,
     oldest,
 )
 from squall_io.lines import cutting
-from squall_io.lines.cutting import Damaged, Line, ShortFile, packed_lines
+from squall_io.lines.cutting import FOREIGN, PACKED, Damaged, Line, ShortFile, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
 from squall_io.lines.texts import TextReader
 from topology_api import SquallError
@@ -66,16 +66,16 @@ class FileTask:
         self._follow = spout.follow
         self._context = context
         self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
-        self._known: dict[FileId, Known] = {}
+        self._known: dict[FileId, KnownFile] = {}
         #: The generation of each owned path that is being read.
-        self._tails: dict[str, Tail] = {}
+        self._tails: dict[str, FileTail] = {}
         #: The tails that have something to read.
-        self._ready: dict[str, Tail] = {}
+        self._ready: dict[str, FileTail] = {}
         #: Open files by their paths, the last used last.
         self._open: OrderedDict[str, int] = OrderedDict()
         #: When paths that could not be read are tried again.
         self._aside: dict[str, float] = {}
-        self._tail: Tail | None = None
+        self._tail: FileTail | None = None
         self._lines: Iterator[Line] = iter(())
         #: When files are searched for; None: they never were.
         self._poll_at: float | None = None
@@ -106,22 +106,23 @@ class FileTask:
         """Emit the next line; return the seconds until the next call (None: call again soon). Raises the errors of files that
         cannot be read.
         """
-        while True:
-            line = self._next_line()
-            if line is None:
-                return self._find_more()
-            tail = self._tail
-            assert tail is not None
-            tail.offset = line[1]
-            values = self._texts.values(line, tail.path)
-            if isinstance(values, str):
-                self._leave_out(tail, line[0], values)
-                continue
-            emit(values, message_id=(tail.path, tail.id.inode, line[0]))
-            return None
+        line = self._next_line()
+        if line is None:
+            return self._find_more()
+        tail = self._tail
+        assert tail is not None
+        tail.offset = line[1]
+        values = self._texts.values(line, tail.path)
+        if isinstance(values, str):
+            self._leave_out(tail, line[0], values)
+            return 0.0
+        emit(values, message_id=(tail.path, tail.id.inode, line[0]))
+        return None
 
     def position(self) -> dict[str, list[int]]:
         """Return inode and offset of each owned path; with `follow`, of those that are not gone."""
+        if self._poll_at is None:  # a file that is rotated after this call is to be found again
+            self._poll()
         tails = self._tails.values()
         return {tail.path: [tail.id.inode, tail.offset] for tail in tails if not (self._follow and tail.done)}
 
@@ -135,7 +136,7 @@ class FileTask:
         for path, inode, offset in _read_position(position):
             state = _search(path, inode)
             if state is not None:
-                self._known[state.id] = Known(path, state)
+                self._known[state.id] = KnownFile(path, state)
             if not self._owns(path):
                 continue
             if state is None:
@@ -184,7 +185,7 @@ class FileTask:
             ) from None
         return None  # the next poll finds out where the file is
 
-    def _read(self, tail: Tail) -> Iterator[Line]:
+    def _read(self, tail: FileTail) -> Iterator[Line]:
         """Yield the lines of a slice of a file; the last slice ends the file if it is complete."""
         if self._is_packed(tail.path):
             ending = tail.path[tail.path.rindex(".") :]
@@ -210,10 +211,10 @@ class FileTask:
                 yield last
             self._replace(tail)
 
-    def _bytes(self, tail: Tail, offset: int, size: int) -> bytes:
+    def _bytes(self, tail: FileTail, offset: int, size: int) -> bytes:
         return os.pread(self._opened(tail), size, offset)
 
-    def _opened(self, tail: Tail) -> int:
+    def _opened(self, tail: FileTail) -> int:
         """Return the open file of a tail, under whatever name it is now. Raises `OSError`."""
         if (file := self._open.get(tail.path)) is not None:
             self._open.move_to_end(tail.path)
@@ -231,13 +232,13 @@ class FileTask:
             os.close(file)  # it was renamed in between
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), tail.name)
 
-    def _replace(self, tail: Tail) -> None:
+    def _replace(self, tail: FileTail) -> None:
         """Go on with the next generation of a path, since this one was read to its end."""
         later = self._later(tail)
         self._shut(tail.path)
         if later:
             following = next((state for state in later if state.size), later[-1])
-            self._known[following.id] = Known(tail.path, following)
+            self._known[following.id] = KnownFile(tail.path, following)
             self._begin(tail.path, following, 0)
             if following.path != tail.path:  # others follow: they are not waited for
                 self._poll_at = self._context.now()
@@ -246,7 +247,7 @@ class FileTask:
         if self._follow:
             self._context.log.info("%s is gone; it was read to its end", tail.path)
 
-    def _leave_out(self, tail: Tail, place: int, why: str) -> None:
+    def _leave_out(self, tail: FileTail, place: int, why: str) -> None:
         """Count a line that becomes no tuple; raise `UnreadableLines` for the first one of each file."""
         self._context.counter("lines left out").add()
         if not tail.reported:
@@ -308,7 +309,7 @@ class FileTask:
             if self._owns(path) and path not in self._tails:
                 self._begin(path, oldest(path, states), 0)
 
-    def _has_more(self, tail: Tail, current: FileState | None) -> bool:
+    def _has_more(self, tail: FileTail, current: FileState | None) -> bool:
         """Return whether there is something to read or to end. `current`: the file that has the tail's path now."""
         if current is not None and current.id == tail.id:
             tail.name, tail.modified, tail.missed = current.path, current.modified, False
@@ -324,13 +325,13 @@ class FileTask:
             size, tail.modified = state.size, state.modified
         else:
             size = 0 if file is None else os.fstat(file).st_size
-        is_gone = state is None and (file is None or os.fstat(file).st_nlink == 0)
+        is_gone = state is None and (is_removed(tail.name) if file is None else os.fstat(file).st_nlink == 0)
         if any(each.size for each in later) or (is_gone and tail.missed):
             tail.ends = True
         tail.missed = is_gone
         return tail.ends or size > tail.read_to
 
-    def _later(self, tail: Tail) -> list[FileState]:
+    def _later(self, tail: FileTail) -> list[FileState]:
         """Return the generations of a tail's path after it, oldest first."""
         path = tail.path
         files = [state for state in files_beside(path) if is_generation(path, state.path)]
@@ -340,7 +341,7 @@ class FileTask:
         own = [state for state in files if state.id not in known or known[state.id].origin == path]
         return files_after(tail, own)
 
-    def _locate(self, tail: Tail) -> FileState | None:
+    def _locate(self, tail: FileTail) -> FileState | None:
         """Return a tail's file under its present name; None if it is not in the folder of its path any more."""
         names = [tail.name]
         if (known := self._known.get(tail.id)) is not None:
@@ -356,7 +357,7 @@ class FileTask:
         return None
 
     def _begin(self, path: str, state: FileState, offset: int) -> None:
-        tail = self._tails[path] = Tail(path, state, offset)
+        tail = self._tails[path] = FileTail(path, state, offset)
         tail.ends = not self._follow
         self._ready[path] = tail
 

@@ -37,19 +37,14 @@ class FileState(NamedTuple):
     is_link: bool = False
 
 
-class Known(NamedTuple):
+class KnownFile(NamedTuple):
     """A file, and the path under which it was first found: it is read as this path, whatever its name is now."""
 
     origin: str
     state: FileState
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the file still has that path."""
-        return self.state.path == self.origin
 
-
-class Tail:
+class FileTail:
     """How far one generation of a path is read."""
 
     def __init__(self, path: str, state: FileState, offset: int = 0) -> None:
@@ -78,7 +73,7 @@ class Tail:
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield the lines that end in the file's next bytes."""
-        yield from self._cutter.feed(data)
+        return self._cutter.feed(data)
 
     def end(self) -> Line | None:
         """Return the last line, if it has no newline."""
@@ -91,22 +86,22 @@ class Tail:
 
 
 def follow_names(
-    before: Mapping[FileId, Known], found: Iterable[FileState], paths: Collection[str]
-) -> dict[FileId, Known]:
+    before: Mapping[FileId, KnownFile], found: Iterable[FileState], paths: Collection[str]
+) -> dict[FileId, KnownFile]:
     """Return what is known after a search. A renamed file keeps its origin; a file with several names is known by one.
 
     A new file whose name rotation made from one of the `paths` is an earlier generation of that path. If the search before
     found a file under another name, and larger, that file was removed, and its inode is used again.
     """
-    known: dict[FileId, Known] = {}
+    known: dict[FileId, KnownFile] = {}
     for state in sorted(found, key=lambda state: (state.is_link, state.path)):
         if state.id in known:
             continue
         last = before.get(state.id)
         if last is not None and (state.path == last.origin or state.size >= last.state.size):
-            known[state.id] = Known(last.origin, state)
+            known[state.id] = KnownFile(last.origin, state)
         else:
-            known[state.id] = Known(_unrotated(state.path, paths), state)
+            known[state.id] = KnownFile(_unrotated(state.path, paths), state)
     return known
 
 
@@ -128,7 +123,7 @@ def oldest(path: str, files: Iterable[FileState]) -> FileState:
     return min(files, key=lambda state: _age(path, state))
 
 
-def files_after(tail: Tail, files: Iterable[FileState]) -> list[FileState]:
+def files_after(tail: FileTail, files: Iterable[FileState]) -> list[FileState]:
     """Return the generations after a tail, oldest first. `files`: all generations of its path that exist.
 
     If the tail's file is none of them, it was moved elsewhere: then later ones are those that were written after it.
@@ -140,8 +135,10 @@ def files_after(tail: Tail, files: Iterable[FileState]) -> list[FileState]:
     return [state for state in ordered if state.path == tail.path or state.modified > tail.modified]
 
 
-def _age(path: str, state: FileState) -> tuple[bool, bool, int, str]:
-    """Return what sorts the generations of a path, oldest first: dates, then numbers, of which 1 is the newest."""
+def _age(path: str, state: FileState) -> tuple[bool, int, bool, int, str]:
+    """Return what sorts the generations of a path, oldest first: by the last write, since some programs give the newest file
+    the smallest number and others the greatest. Of files that were written at the same moment, number 1 is the newest.
+    """
     found = _ROTATED.fullmatch(state.path, len(path))
     count = int(found[1]) if found is not None and not found[2] and len(found[1]) < _DATE else 0
-    return state.path == path, count > 0, -count, state.path
+    return state.path == path, state.modified, count > 0, -count, state.path

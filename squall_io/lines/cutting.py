@@ -17,6 +17,10 @@ from typing import Any, Final
 SLICE: Final = 1 << 20
 #: Bytes of the longest line that is kept; of a longer line, only the position is reported.
 LONGEST: Final = 16 << 20
+#: Endings of packed files.
+PACKED: Final = (".gz", ".bz2")
+#: Endings of files packed in an unsupported way.
+FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
 
 #: The position of a line, the position of the next line, and the line's bytes without its end; None if the line is too long.
 Line = tuple[int, int, bytes | None]

@@ -28,7 +28,9 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 #: A class of a module, and the classes above it.
 _CLASS: Final = re.compile(r"^class (\w+)\(([^)]*)\):", re.MULTILINE)
 #: The modules that users import, each of which lists the permitted names in `__all__`.
-PUBLIC: Final = ("topology_api", "local_cluster", "local_cluster.testing", "squall_io.spark")
+PUBLIC: Final = (
+    "topology_api", "local_cluster", "local_cluster.testing", "squall_io.files", "squall_io.spark",
+)  # fmt: skip
 
 
 def packed(component: object) -> bytes:

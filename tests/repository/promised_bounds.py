@@ -218,6 +218,12 @@ CONCEPTS: Final = (
           "nimbus/test_unequal_hosts.py::test_workers_differ_by_at_most_one_task_of_each_component_and_in_total"),
     Bound("(`topology.queue.size`, 4096 tuples)", 4096, option("topology.queue.size"),
           "local_cluster/test_flow_control.py::test_queues_before_a_slow_bolt_stay_below_their_limit"),
+    Bound("searches once a second", 1, "squall_io.files.reading:POLL_SECONDS",
+          "squall_io/test_file_spout.py::test_lines_are_emitted_as_they_are_completed"),
+    Bound("A line above 16 MiB is left out", 16, "squall_io.lines.cutting:LONGEST / 2**20",
+          "squall_io/test_spout_text_lines.py::test_a_line_that_is_too_long_is_reported_with_its_position_and_the_others_are_read"),
+    Bound("tried again every 10 s", 10, "squall_io.files.reading:RETRY_SECONDS",
+          "squall_io/test_file_spout.py::test_a_damaged_file_is_read_once_it_is_repaired_and_the_others_meanwhile"),
 )
 RUNNING: Final = (
     Bound("Squall tries the call again: at once, then after 1, 2, 4 … 60 seconds", 60, "supervisor.plan:LONGEST_DELAY",

@@ -57,6 +57,8 @@ MAY_IMPORT = {
 CORES = (
     "nimbus/lifecycle/",
     "nimbus/placement/",
+    "squall_io/files/tails.py",
+    "squall_io/lines/",
     "squall_io/spark/manifest/",
     "supervisor/desired_state.py",
     "supervisor/orders.py",

@@ -18,9 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall_io.files import FileSpout, reading
+from squall_io.files.finding import is_removed
 from squall_io.files.reading import POLL_SECONDS, RETRY_SECONDS, FileTask, LostPosition, NothingToRead
 from squall_io.lines import cutting
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
+from tests.squall_io.rotated_logs import append, rotate
 from topology_api import Context, InvalidConfig
 
 
@@ -55,14 +57,17 @@ class Reader:
         self.ids: list[object] = []
 
     def read(self, most: int | None = None) -> list[Any]:
-        """The next lines: at most so many, or all that three polls find."""
+        """The next lines: at most `most`, or all that three polls find."""
         found: list[Any] = []
+
+        def emit(values: object, message_id: object) -> None:
+            found.append(values)
+            self.ids.append(message_id)
+
         polls = 0
         while polls < 3 and (most is None or len(found) < most) and not self.task.finished:
             before = len(found)
-            wait = self.task.next(
-                lambda values, message_id: (found.append(values), self.ids.append(message_id))
-            )
+            wait = self.task.next(emit)
             if wait:
                 assert len(found) == before
                 assert wait <= POLL_SECONDS, "new lines would come late"
@@ -78,21 +83,6 @@ class Reader:
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
     return tmp_path / "app.log"
-
-
-def append(path: Path, text: str | bytes) -> None:
-    with path.open("ab") as file:
-        file.write(text.encode() if isinstance(text, str) else text)
-
-
-def rotate(path: Path) -> None:
-    """As logrotate does: app.log.1 becomes app.log.2, app.log becomes app.log.1."""
-    count = 1
-    while Path(f"{path}.{count}").exists():
-        count += 1
-    for number in range(count, 1, -1):
-        os.rename(f"{path}.{number - 1}", f"{path}.{number}")
-    os.rename(path, f"{path}.1")
 
 
 def test_lines_are_emitted_as_they_are_completed(log: Path) -> None:
@@ -136,6 +126,22 @@ def test_files_rotated_between_two_polls_are_read_in_order(log: Path) -> None:
         rotate(log)
         append(log, f"{number}b\n")
     assert reader.read() == [f"{number}{part}" for number in range(2, 13) for part in "ab"]
+
+
+@pytest.mark.parametrize("name", ["app.log.{}", "app.log-2026112{}", "app.log.2026-11-2{}_03"])
+def test_rotated_files_are_ordered_by_their_last_write_however_they_are_numbered(
+    log: Path, name: str
+) -> None:
+    append(log, "0\n")
+    reader = Reader(log)
+    got = reader.read()
+    for number in range(1, 6):
+        os.utime(log, (number, number))
+        os.rename(log, log.parent / name.format(number))
+        append(log, f"{number}\n")
+        if number % 2:
+            got += reader.read()
+    assert got == ["0", "1", "2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("pattern", ["app.log*", ""])
@@ -357,6 +363,23 @@ def _owner(path: Path) -> int:
     return zlib.crc32(str(path).encode()) % 2
 
 
+def test_a_position_from_before_the_first_line_holds_the_files_that_exist(log: Path) -> None:
+    append(log, "one\n")
+    position = Reader(log).task.position()
+    assert position == {str(log): [log.stat().st_ino, 0]}
+    rotate(log)
+    append(log, "two\n")
+    assert Reader(log).rewound(position).read() == ["one", "two"]
+    assert Reader(log).rewound(None).read() == ["two"]
+
+
+def test_a_file_that_is_out_of_reach_is_not_taken_for_removed(log: Path) -> None:
+    assert is_removed(str(log))
+    log.touch()
+    assert is_removed(f"{log}/below a file")
+    assert not is_removed(f"{log.parent}/{'x' * 300}"), "an error that says nothing of the file"
+
+
 # Anything, in any order
 
 
@@ -420,7 +443,8 @@ def test_whatever_happens_each_line_is_emitted_once_and_the_rest_after_a_rewind_
         for what, value in steps:
             world.step(what, value)
             if what == "restart":
-                count, position = positions[len(positions) // 2]
+                del positions[len(positions) // 2 + 1 :]  # they are of a life that is forgotten
+                count, position = positions[-1]
                 reader.task.close()
                 reader = Reader(path).rewound(position)
                 del got[count:]

@@ -31,6 +31,7 @@ import msgspec
 
 from squall.stores.files import AbsentFile, Files, FileStatus
 from squall.stores.paths import InvalidPath, check_path
+from squall_io.lines.cutting import FOREIGN, PACKED
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.layout import is_hidden, number_of, numbered
@@ -39,11 +40,6 @@ from squall_io.spark.manifest.layout import is_hidden, number_of, numbered
 
 #: Bytes of a split: half a block of HDFS.
 SPLIT_BYTES: Final = 64 << 20
-#: Endings of packed files. One task reads all of a packed file.
-PACKED: Final = (".gz", ".bz2")
-#: Endings of files packed in an unsupported way.
-_FOREIGN: Final = (".zst", ".snappy", ".lz4", ".lzo", ".lzo_deflate", ".deflate", ".xz", ".zip", ".7z", ".Z")
-
 #: Ending of a file that `hdfs dfs -put` is still copying.
 _COPYING: Final = "._COPYING_"
 _PATTERN: Final = re.compile(r"[*?\[]")
@@ -109,7 +105,7 @@ def require_files(files: Files, source: PathPattern, found: Sequence[FileStatus]
 
 def is_foreign(path: str) -> bool:
     """Return whether a file is packed in an unsupported way."""
-    return path.endswith(_FOREIGN)
+    return path.endswith(FOREIGN)
 
 
 def _below(files: Files, folder: str, parts: Sequence[str]) -> Iterator[FileStatus]:

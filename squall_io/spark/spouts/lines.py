@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall.stores.files import OpenStore
 from squall.stores.paths import InvalidPath
-from squall_io.lines.cutting import Damaged, Line, ShortFile, lines_of_split, packed_lines
+from squall_io.lines.cutting import PACKED, Damaged, Line, ShortFile, lines_of_split, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
 from squall_io.lines.texts import TextReader, text_problems
 from squall_io.spark.spouts import discovery
@@ -159,7 +159,7 @@ class SplitUnits(Units):
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
         read = partial(self._files.read, split.path)
-        if split.path.endswith(discovery.PACKED):
+        if split.path.endswith(PACKED):
             lines = packed_lines(read, split.path[split.path.rindex(".") :], position)
         else:
             lines = lines_of_split(read, split.start, split.end, split.size, position)
