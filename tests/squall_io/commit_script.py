@@ -15,8 +15,8 @@ from typing import Final, TypeVar
 
 import pytest
 
+from squall.stores import concurrently
 from squall.stores.files import FilesError, FilesUnavailable
-from squall_io.spark import concurrently
 from squall_io.spark.manifest import checkpoints
 from squall_io.spark.manifest import state as table_state
 from tests.squall_io.baton import Actor, Baton, Killed
