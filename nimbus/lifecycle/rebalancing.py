@@ -32,8 +32,8 @@ def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: 
         problems += found
         if not found and isinstance(parallelism, Mapping) and record.conf.get(STATE_PATH) is not None:
             problems += [
-                f"component {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} it cannot change in this "
-                "release"
+                f"component {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} it cannot change in "
+                "this release"
                 for name, count in changes_of(record, parallelism).items()
             ]
         if not found and isinstance(parallelism, Mapping):

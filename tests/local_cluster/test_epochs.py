@@ -21,16 +21,19 @@ from tests.local_cluster.words_with_state import (
     Finite,
     Forward,
     Needs,
+    Newest,
     OneWord,
     Pass,
     Refuses,
     Rich,
+    SlowCount,
     Words,
     Writes,
     counts,
     eventually,
     expected,
     read_all,
+    snapshots_at,
     words,
 )
 from topology_api import Bolt, InvalidConfig, Replay, TopologyBuilder
@@ -112,6 +115,24 @@ def test_a_topology_completes_once_its_last_epoch_is_committed_and_has_nothing_t
     assert (tmp_path / "written").read_text().splitlines() == ["50"]
 
 
+def test_a_source_that_has_ended_holds_up_no_epoch_of_another_one_after_a_restart(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    builder = TopologyBuilder("words")
+    builder.set_spout("short", Finite(30))
+    builder.set_spout("words", Words(500, 100))
+    builder.set_bolt("count", Count(), 2).fields_grouping("short", "word").fields_grouping("words", "word")
+    builder.set_bolt("newest", Newest()).fields_grouping("count", "word")
+    numbers = [*range(30), *range(500)]
+    for secs in (1.1, 1.1, 10):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(secs)
+            acked = cluster.status("words").components["words"].acked
+            found = counts(cluster)
+        assert acked, "no epoch was committed"
+    assert found == expected(numbers)
+
+
 def test_a_spout_that_cannot_go_back_is_acked_with_the_commits(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
     with LocalCluster(simulated_time=True) as cluster:
@@ -140,6 +161,28 @@ def test_threads_and_real_time_count_the_same(tmp_path: Path) -> None:
         cluster.submit(words(spout, between, count), conf)
         eventually(lambda: cluster.status("words").components["words"].acked > 0)
         eventually(lambda: counts(cluster) == expected(list(range(3_000))))
+
+
+def test_barriers_pass_outboxes_that_are_full(tmp_path: Path) -> None:
+    """Here epochs end while tuples wait in every outbox: they are part of the snapshots."""
+    conf = {
+        "topology.state.path": f"file://{tmp_path}",
+        "topology.epoch.secs": 0.05,
+        "topology.queue.size": 16,
+        "topology.max.spout.pending": None,
+    }
+    with_rows = 0
+    for _ in range(4):
+        with LocalCluster() as cluster:
+            cluster.submit(words(Words(1_400), Pass(), SlowCount()), conf)
+            eventually(lambda: cluster.status("words").components["words"].acked > 0)
+            time.sleep(0.2)
+        with_rows += sum(bool(snapshot.outboxes) for snapshot in snapshots_at(tmp_path / "words"))
+    assert with_rows, "no outbox held anything"
+    with LocalCluster() as cluster:
+        cluster.submit(words(Words(1_400), Pass(), SlowCount()), conf)
+        eventually(lambda: cluster.status("words").components["words"].acked > 0)
+        eventually(lambda: counts(cluster) == expected(list(range(1_400))))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from local_cluster import LocalCluster
+from squall.stores.local import LocalFiles
 from topology_api import (
     BatchBolt,
     Bolt,
@@ -27,6 +28,9 @@ from topology_api import (
     Tuple,
     ValueState,
 )
+from worker.epochs.records import CommitRecord
+from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.epoch_store import EpochFiles
 
 WORDS = [f"w{number % 7}" for number in range(1_000)]
 
@@ -97,6 +101,17 @@ class Count(StatefulBolt):
         self.emit((tup["word"], self.times.value, self.total.value))
         if self.random.random() < self.failing:
             raise ValueError(f"after {self.times.value}")
+
+
+class SlowCount(Count):
+    """Takes so long for one word that all outboxes before it are full."""
+
+    threaded = True
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        if tup["word"] == "w0":
+            time.sleep(0.004)
 
 
 class Needs(Pass):
@@ -253,6 +268,13 @@ def words_to_rows(spout: Spout, between: Bolt, sink: Rows, parallelism: int = 2)
     builder.set_bolt("count", between, parallelism).fields_grouping("words", "word")
     builder.set_bolt("rows", sink, parallelism).shuffle_grouping("count")
     return builder.build()
+
+
+def snapshots_at(folder: Path) -> list[TaskSnapshot]:
+    """Return the snapshots of the last commit of a topology."""
+    files = EpochFiles(LocalFiles(str(folder)))
+    commits = [record for record in files.records_after(0) if isinstance(record, CommitRecord)]
+    return files.read_snapshots(commits[-1].files)
 
 
 def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:

@@ -205,8 +205,8 @@ class Epochs:
             self.perform(task, effects)
 
     def all_ended(self) -> None:
-        """All tasks have ended: their last epoch need not wait for its time. Later ones, while what is committed cannot be shown
-        outside, have to."""
+        """All tasks have ended: their last epoch need not wait for its time. Later ones have to: there are some while what is
+        committed cannot be shown outside."""
         if not self.hurried:
             self.hurried = True
             self.coordinator.next_begin = 0.0
