@@ -209,6 +209,31 @@ def test_what_is_not_possible_yet_is_refused_with_its_reason(
     assert text in str(caught.value)
 
 
+def test_of_two_clusters_with_one_path_the_later_one_goes_on_and_the_other_ends(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as first, LocalCluster(simulated_time=True) as second:
+        first.submit(words(Words(300, 100), Pass(), Count()), conf)
+        first.advance(1)
+        second.submit(words(Words(300, 100), Pass(), Count()), conf)
+        for _ in range(20):
+            first.advance(0.2)
+            second.advance(0.2)
+        status = first.last_status("words")
+        assert status.state == "FAILED"
+        assert "another worker leads the topology whose state is in" in status.errors[-1].render()
+        assert counts(second) == expected(list(range(300)))
+
+
+def test_a_path_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(1), Pass(), Count()), {"topology.state.path": f"file://{tmp_path}/file"})
+        cluster.advance(1)
+        status = cluster.last_status("words")
+    assert status.state == "FAILED"
+    assert f"{tmp_path}/file" in status.errors[-1].render()
+
+
 def test_a_damaged_snapshot_is_named_and_nothing_runs(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
     with LocalCluster(simulated_time=True) as cluster:

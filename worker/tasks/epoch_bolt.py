@@ -244,7 +244,9 @@ class EpochBolt(BoltTask):
             return True
         if self.parking.full and not self.marker_waits:
             return bool(self.notices or self.tick_due)
-        if self.end_due and self.parking.parked and not self.inbox:  # the end of input waits for the parked tuples
+        if (
+            self.end_due and self.parking.parked and not self.inbox
+        ):  # the end of input waits for the parked tuples
             return bool(self.notices or self.tick_due) or self.overdue()
         return super().wants_run()
 
