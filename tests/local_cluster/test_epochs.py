@@ -231,7 +231,19 @@ def test_a_path_that_is_no_folder_is_named(tmp_path: Path) -> None:
         cluster.advance(1)
         status = cluster.last_status("words")
     assert status.state == "FAILED"
-    assert f"{tmp_path}/file" in status.errors[-1].render()
+    assert f"cannot keep the state of topology 'words' in {tmp_path}/file/words" in status.errors[-1].render()
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
+    """Keys and rows are pickled there: who may write it can run code in the worker."""
+    (tmp_path / "words").mkdir()
+    (tmp_path / "words").chmod(0o777)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(1), Pass(), Count()), {"topology.state.path": f"file://{tmp_path}"})
+        cluster.advance(1)
+        status = cluster.last_status("words")
+    assert status.state == "FAILED"
+    assert f"other users have access to {tmp_path}/words (mode 0777)" in status.errors[-1].render()
 
 
 def test_a_damaged_snapshot_is_named_and_nothing_runs(tmp_path: Path) -> None:

@@ -15,9 +15,12 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final
 
-from squall.stores.files import Files, FilesError, FilesUnavailable
+from squall.security.private_files import own_folder
+from squall.stores.files import Files, FilesError, FilesRefused, FilesUnavailable
+from squall.stores.opening import open_store
 from topology_api import SquallError
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import LogRecord, SnapshotFile, decode_record, encode_record
@@ -30,6 +33,18 @@ SNAPSHOTS: Final = "snapshots"
 #: Digits of a record's name, so that the names sort by number.
 DIGITS: Final = 12
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
+
+
+def open_state(path: str, topology: str) -> EpochFiles:
+    """Open the folder of a topology's state below `topology.state.path`, and make it if it is missing. Raises `SquallError` if
+    others may have put anything into it: keys and rows in it are pickled.
+    """
+    folder = Path(path.removeprefix("file://")) / topology
+    try:
+        own_folder(folder)
+    except OSError as error:
+        raise FilesRefused(f"cannot keep the state of topology {topology!r} in {folder}: {error}") from error
+    return EpochFiles(open_store(str(folder)))
 
 
 class EpochFiles:

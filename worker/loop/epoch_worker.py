@@ -12,7 +12,6 @@ from typing import Any, Final
 
 from squall.cluster.registry import number_of
 from squall.dead_letters.letter import DeadLetter, shown_values
-from squall.stores.opening import open_store
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch
 from topology_api import Failure, Replay, SquallError
@@ -20,7 +19,7 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.parking import ParkedLetter, Parking
 from worker.errors.reports import make_report
-from worker.loop.epoch_store import EpochFiles, InlineCalls, ThreadCalls
+from worker.loop.epoch_store import InlineCalls, ThreadCalls, open_state
 from worker.loop.epochs import Epochs, StoreCalls
 from worker.loop.links import Links
 from worker.loop.plan import WorkerPlan
@@ -136,7 +135,7 @@ class EpochWorker(Worker):
         """All tasks are opened: restore the last commit, and go on from there."""
         plan = self.plan
         tasks = [task for task in self.tasks.values() if isinstance(task, EpochBolt | EpochSpoutTask)]
-        files = open_store(f"{plan.conf['topology.state.path']}/{plan.topology.name}")
+        files = open_state(plan.conf["topology.state.path"], plan.topology.name)
         calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
         version = number_of(plan.topology_id) * _VERSIONS + plan.incarnation.version
         leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"
@@ -161,7 +160,7 @@ class EpochWorker(Worker):
             alignments,
             targets,
             coordinator,
-            EpochFiles(files),
+            files,
             calls,
             plan.incarnation.restart,
             self.now,
@@ -218,7 +217,11 @@ class EpochWorker(Worker):
         if self.epochs is None:
             if not self.table.opened:
                 return self.threads.visit(self.now()) | self.collect_threads()
-            self.begin_epochs()
+            try:
+                self.begin_epochs()
+            except SquallError as error:
+                self.end(error)
+                return True
         assert self.epochs is not None
         busy = self.epochs.step(self.now())
         if not self.epochs.running:
