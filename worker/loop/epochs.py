@@ -8,6 +8,7 @@ Must not know: how tasks run, sockets.
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -52,6 +53,8 @@ from worker.tasks.epoch_bolt import EpochBolt, MarkerBatch
 from worker.tasks.epoch_sink import EpochSinkTask, RowsWereWritten, TokenWasRead
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
+
+_log = logging.getLogger(__name__)
 
 #: Seconds until what could not be shown outside is shown again.
 SHOW_PAUSE: Final = 1.0
@@ -307,6 +310,10 @@ class Epochs:
                 self.load(task, effect.snapshot)
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
+                if self.running:
+                    epoch = self.coordinator.view.epoch
+                    how = f"goes on from epoch {epoch}" if epoch else "begins"
+                    _log.info("the state in %s %s", self.files.files.root, how)
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
             elif isinstance(effect, ReadToken | WriteRows):
