@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "topology_api": {
-        "Components": ("Spout", "Bolt", "BatchBolt", "Tuple", "Context"),
+        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "Tuple", "Context"),
         "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),

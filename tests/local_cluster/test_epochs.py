@@ -74,7 +74,7 @@ def test_a_tuple_that_always_fails_is_one_dead_letter_of_the_bolt_and_the_rest_c
         assert (status.acked, status.failed, status.pending) == (100, 0, 0)
 
 
-def test_while_a_bolt_works_for_nobody_no_failure_counts(tmp_path: Path) -> None:
+def test_while_a_bolt_works_for_no_tuple_no_failure_counts(tmp_path: Path) -> None:
     """`topology.on.outage: wait`: a store that is away for longer than all attempts take costs no tuple."""
     gate = tmp_path / "store"
     conf = {

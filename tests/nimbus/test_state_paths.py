@@ -19,7 +19,7 @@ def test_a_topology_with_or_for_a_state_path_is_not_replaced(
 ) -> None:
     scenario = Scenario()
     first = scenario.nimbus.submit(Submission(a_topology("words", 1), before, {}))
-    with pytest.raises(InvalidConfig, match="kill it, then submit again. It goes on from its last commit"):
+    with pytest.raises(InvalidConfig, match=r"kill it, then submit again\. It goes on from its last commit"):
         scenario.nimbus.submit(Submission(a_topology("words", 1), after, {}, replace=True))
     record = Registry(scenario.store).topologies.get("words")
     assert record is not None and record.id == first.id

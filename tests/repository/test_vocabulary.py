@@ -34,7 +34,10 @@ REPLACED = frozenset(
     {"anew", "beat", "nobody", "pulse", "seat", "somebody", "told", "verdict", "verdicts", "whoever"}
 )
 #: Public class names that exist twice on purpose, each with its reason.
-TWICE: dict[str, str] = {}
+TWICE: dict[str, str] = {
+    "Known": "a node that a cache has read (squall/cluster), and a file that a spout has found (squall_io/files)",
+    "Tail": "the end of a log that a command prints (squall_cli), and of a file that a spout follows (squall_io/files)",
+}
 
 #: Methods of interfaces that are not ours.
 FILE_LIKE = {("nimbus/files/stored_files.py", "tell")}

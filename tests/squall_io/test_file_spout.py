@@ -55,7 +55,7 @@ class Reader:
         self.ids: list[object] = []
 
     def read(self, most: int | None = None) -> list[Any]:
-        """The next lines: at most so many, or all that three polls find."""
+        """The next lines: at most `count`, or all that three polls find."""
         found: list[Any] = []
         polls = 0
         while polls < 3 and (most is None or len(found) < most) and not self.task.finished:

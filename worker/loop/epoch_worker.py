@@ -80,7 +80,7 @@ class EpochLinks(Links):
             self.retry.update(self.waiting.pop(batch.target))
 
     def forget_pairs(self) -> None:
-        """All tasks are made anew: nothing is in flight."""
+        """All tasks are new objects: nothing is in flight."""
         self.pairs.clear()
         self.arriving.clear()
 
@@ -168,7 +168,7 @@ class EpochWorker(Worker):
         )
 
     def replan(self, plan: WorkerPlan) -> None:
-        """Begin from the last commit, with tasks made anew."""
+        """Begin from the last commit, with new task objects."""
         self.stop_epochs()
         for task in list(self.tasks.values()):
             self.remove(task)
