@@ -1,7 +1,7 @@
 """The files of frozen fixtures, and how to read and write them: `data/<commit>/<name>.json`, a line for each case.
 
 The code of commit 6407a8e made them, by programs that the history has: `git show 75128b7c:tests/frozen/make_fixtures.py`.
-The code of commit `EPOCHS` made those of the state of topologies.
+The code of commit `EPOCHS` made those of the state of topologies, by `git show 5f65495d:tests/frozen/make_epochs.py`.
 Must not know: their contents.
 """
 
