@@ -21,6 +21,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/epochs/test_epoch_simulation.py": "plays 200 seeded topologies at 30 ms each",
     "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
+    "tests/local_cluster/test_epochs.py": "a worker process is killed and started again four times while it counts",
     "tests/local_cluster/test_process_cluster.py": "a store is away until its task has failed for five seconds",
     "tests/local_cluster/test_process_orphans.py": "workers end when the lease of their killed script has run out",
     "tests/squall_cli/test_cluster_dev.py": "starts and ends `squall dev` with its workers several times",

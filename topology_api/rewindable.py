@@ -18,10 +18,10 @@ class RewindableSpout(Spout):
     A position divides the source: what `next_tuple` has emitted is before it, all the rest is behind it. So a spout that was
     rewound to a position emits exactly the rest, in an order that the source could have had.
 
-    Where nothing keeps positions, the runtime calls neither method. So without a call of `rewind` the spout must start at the
+    Without `topology.state.path`, the runtime calls neither method. So without a call of `rewind` the spout must start at the
     beginning, as any spout does.
 
-    Emit in `next_tuple` only. What `ack` or `fail` emits is behind no position: a topology with state will refuse such a spout.
+    Emit in `next_tuple` only. What `ack` emits is behind no position: with `topology.state.path` it raises `EmitError`.
     """
 
     def position(self) -> Any:

@@ -25,7 +25,8 @@ class FileSpout(RewindableSpout):
     """The lines of files of the worker's machine, one tuple each, without their ends ("\\n" or "\\r\\n").
 
     A file is read by one task: number `zlib.crc32(path) % parallelism`. A tuple that fails is emitted again as `replay` says.
-    How far files are read is not stored yet: a restarted task reads its files from the beginning.
+    How far files are read is kept by topologies with `topology.state.path` only: in any other, a restarted task reads its files
+    from the beginning.
 
     path: a file, a folder (with everything below it), or a pattern with "*", "?", "[...]", and "**" for any folders. Names
         that begin with "_" or "." are left out.

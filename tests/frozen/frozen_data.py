@@ -1,6 +1,7 @@
 """The files of frozen fixtures, and how to read and write them: `data/<commit>/<name>.json`, a line for each case.
 
 The code of commit 6407a8e made them, by programs that the history has: `git show 75128b7c:tests/frozen/make_fixtures.py`.
+The code of commit `EPOCHS` made those of the state of topologies, by `git show 5f65495d:tests/frozen/make_epochs.py`.
 Must not know: their contents.
 """
 
@@ -13,17 +14,18 @@ from typing import Any, Final
 
 #: The commit whose code made them.
 COMMIT: Final = "6407a8e"
+EPOCHS: Final = "07ba972f"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 
-def load(name: str) -> Any:
+def load(name: str, commit: str = COMMIT) -> Any:
     """The JSON values of a file of fixtures."""
-    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+    return json.loads((DATA.with_name(commit) / f"{name}.json").read_text(encoding="utf-8"))
 
 
-def save(name: str, values: Mapping[str, Any]) -> Path:
+def save(name: str, values: Mapping[str, Any], commit: str = COMMIT) -> Path:
     """Write a file of fixtures: an object whose entries, and those of its objects, have a line each."""
-    path = DATA / f"{name}.json"
+    path = DATA.with_name(commit) / f"{name}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_written(values, depth=2) + "\n", encoding="utf-8")
     return path

@@ -77,7 +77,7 @@ def test_a_tuple_that_always_fails_is_one_dead_letter_of_the_bolt_and_the_rest_c
         assert (status.acked, status.failed, status.pending) == (100, 0, 0)
 
 
-def test_while_a_bolt_works_for_nobody_no_failure_counts(tmp_path: Path) -> None:
+def test_while_a_bolt_works_for_no_tuple_no_failure_counts(tmp_path: Path) -> None:
     """`topology.on.outage: wait`: a store that is away for longer than all attempts take costs no tuple."""
     gate = tmp_path / "store"
     conf = {
@@ -222,6 +222,33 @@ def test_of_two_clusters_with_one_path_the_later_one_goes_on_and_the_other_ends(
         assert status.state == "FAILED"
         assert "another worker leads the topology whose state is in" in status.errors[-1].render()
         assert counts(second) == expected(list(range(300)))
+
+
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_state_of_another_number_of_tasks_is_refused(tmp_path: Path, parallelism: int) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    for number in (2, parallelism):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(words(Words(100), Pass(), Count(), number), conf)
+            cluster.advance(1)
+            status = cluster.last_status("words")
+    assert status.state == "FAILED"
+    change = "count/1 is gone" if parallelism == 1 else "count/2 is new"
+    assert change in status.errors[-1].render()
+
+
+def test_another_cluster_goes_on_whatever_number_its_submission_has(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        for _ in range(3):
+            cluster.submit(words(Words(50), Pass(), Count()), conf)
+            cluster.advance(1)
+            cluster.kill("words")
+            cluster.advance(40)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf)
+        cluster.advance(2)
+        assert counts(cluster) == expected(list(range(100)))
 
 
 def test_a_path_that_is_no_folder_is_named(tmp_path: Path) -> None:

@@ -33,6 +33,8 @@ MAY_IMPORT = {
         "topology_api/state_rules.py",
         "worker/state/codecs.py",
         "worker/epochs/",
+        "worker/loop/epochs.py",
+        "worker/tasks/epoch_spout.py",
         "squall_io/spark/",
         "squall/",
         "nimbus/",
@@ -80,6 +82,8 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/sockets.py",
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
+    "worker/loop/epoch_store.py",  # a thread that calls the store
+    "worker/state/contents.py",  # sleeps for 0 s: lets the task finish a change that another thread has seen half of
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",
     "worker/tasks/simulated_async.py",

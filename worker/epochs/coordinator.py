@@ -131,11 +131,19 @@ class Coordinator:
     """One life of a coordinator. Methods return what has to be done."""
 
     def __init__(
-        self, leader: str, version: int, tasks: Mapping[str, int], interval: float, keep: int = 10
+        self,
+        leader: str,
+        version: int,
+        tasks: Mapping[str, int],
+        interval: float,
+        keep: int = 10,
+        submission: str = "",
     ) -> None:
-        """`leader`: an id that no other life has. `tasks`: "component/index" -> incarnation."""
+        """`leader`: an id that no other life has. `tasks`: "component/index" -> incarnation. `submission`: to which `version`
+        belongs; a later one leads whatever its version."""
         self.leader = leader
         self.version = version
+        self.submission = submission
         self.tasks = dict(tasks)
         self.interval = interval
         self.view = LogView(keep)
@@ -237,13 +245,18 @@ class Coordinator:
                 found.append(effect)
             elif not isinstance(effect, LogRead):
                 found.append(effect)
-            elif self.phase is P.READING and self.version < self.view.assignment:
-                self.phase = P.DEPOSED
-                found.append(LeadLost())
             elif self.phase is P.READING:
-                self.enter(P.CLAIMING)
-                found += self.write(LeadRecord(self.writer.new_token(), self.leader, self.version))
+                found += self.claim()
         return found
+
+    def claim(self) -> list[CoordinatorEffect]:
+        """Lead, unless a newer assignment of the same submission has a leader."""
+        self.version += self.view.base_of(self.submission)
+        if self.version < self.view.assignment:
+            self.phase = P.DEPOSED
+            return [LeadLost()]
+        self.enter(P.CLAIMING)
+        return self.write(LeadRecord(self.writer.new_token(), self.leader, self.version, self.submission))
 
     def write(self, record: LogRecord) -> list[CoordinatorEffect]:
         """Begin to write a record."""

@@ -29,8 +29,10 @@ class LogView:
     leader: str = ""
     #: The number of the newest record that begins a rewind.
     rewind: int = 0
-    #: The newest version of the assignment that a leader had.
+    #: The newest version of the assignment that a leader had, on top of those of earlier submissions.
     assignment: int = 0
+    #: Submission -> the newest version before its first leader.
+    bases: dict[str, int] = field(default_factory=dict)
     #: The number of the next epoch. Each rewind passes over one number, since one epoch may have been begun: so no two
     #: attempts have the same number, and what an outside system got for a void epoch is never mistaken for a later one's.
     next_epoch: int = 0
@@ -53,6 +55,8 @@ class LogView:
         self.lineage = self.lineage or record.token
         if isinstance(record, LeadRecord):
             self.leader, self.end = record.leader, None
+            if record.submission:
+                self.bases.setdefault(record.submission, self.assignment)
             self.begin_rewind(record.assignment)
         elif self.end is not None or not self.rewind:
             raise BadLog(f"record {self.last} of the log of epochs: {record} without a leader")
@@ -69,6 +73,10 @@ class LogView:
             self.end = record
         else:
             self.begin_rewind(record.assignment)
+
+    def base_of(self, submission: str) -> int:
+        """Return what is added to the versions of a submission, so that they are higher than those of all before it."""
+        return self.bases.get(submission, self.assignment) if submission else 0
 
     def begin_rewind(self, assignment: int) -> None:
         """The last record begins a rewind."""

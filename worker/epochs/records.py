@@ -39,6 +39,8 @@ class LeadRecord(Struct, frozen=True, tag="lead"):
     leader: str
     #: The version of the assignment for which the coordinator was started.
     assignment: int
+    #: The submission to which the assignment belongs. Versions begin at 1 in each; "": they never do.
+    submission: str = ""
 
 
 class CommitRecord(Struct, frozen=True, tag="commit"):
@@ -87,5 +89,6 @@ def decode_record(number: int, data: bytes) -> LogRecord:
         return record
     except (msgspec.DecodeError, ValueError) as error:
         raise BadLog(
-            f"record {number} of the log of epochs cannot be read ({error}): restore the file, or start a new lineage"
+            f"record {number} of the log of epochs cannot be read ({error}): restore the file, or set another "
+            "topology.state.path"
         ) from error

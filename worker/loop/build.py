@@ -57,6 +57,8 @@ class TaskEnvironment:
     marks: CallMarks | None = None
     #: Measures the memory of the process; None: it is unknown here.
     growth: MemoryGrowth | None = None
+    #: Does what a kind of worker does with each new task.
+    prepare: Callable[[Task], None] | None = None
     #: Returns what keeps the dead letters of a spout task.
     letters: Callable[[int], LetterKeeper] = lambda task: MemoryLetters()
 
@@ -98,6 +100,8 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
     made.on_out_of_memory = environment.on_out_of_memory
     if environment.marks is not None:
         environment.marks.begin(made)
+    if environment.prepare is not None:
+        environment.prepare(made)
     if observers:
         made.observer = hooks.Hooks(observers, made.report)
         assert isinstance(made.emitter, hooks.Observed)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from squall.cluster.registry import number_of
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch
@@ -33,8 +32,6 @@ from worker.tracking.dead_letters import GivenUp
 
 #: The most parked tuples of a task; at the limit it takes no input.
 MOST_PARKED: Final = 1000
-#: Versions of assignments of one submission; a later submission's are higher.
-_VERSIONS: Final = 1 << 32
 
 
 class EpochLinks(Links):
@@ -79,7 +76,7 @@ class EpochLinks(Links):
             self.retry.update(self.waiting.pop(batch.target))
 
     def forget_pairs(self) -> None:
-        """All tasks are made anew: nothing is in flight."""
+        """All tasks are new objects: nothing is in flight."""
         self.pairs.clear()
         self.arriving.clear()
 
@@ -87,13 +84,9 @@ class EpochLinks(Links):
 class EpochWorker(Worker):
     """All tasks of a topology, and their epochs."""
 
+    kind_of_links = EpochLinks
     links: EpochLinks
     epochs: Epochs | None = None
-
-    def make_links(self, plan: WorkerPlan) -> Links:
-        return EpochLinks(
-            self.name, dict(plan.worker_of), self.window_of, self.send, self.cycles, plan.linked
-        )
 
     # Life.
 
@@ -106,6 +99,7 @@ class EpochWorker(Worker):
                 )
             )
             return
+        self.environment.prepare = self.prepare_task
         super().open_tasks(rows)
 
     def prepare_task(self, task: Task) -> None:
@@ -137,15 +131,15 @@ class EpochWorker(Worker):
         tasks = [task for task in self.tasks.values() if isinstance(task, EpochBolt | EpochSpoutTask)]
         files = open_state(plan.conf["topology.state.path"], plan.topology.name)
         calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
-        version = number_of(plan.topology_id) * _VERSIONS + plan.incarnation.version
         leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"
         names = {plan.names[task.id]: plan.incarnation.restart for task in tasks}
         coordinator = Coordinator(
             leader,
-            version,
+            plan.incarnation.version,
             names,
             float(plan.conf["topology.epoch.secs"]),
             int(plan.conf["topology.epoch.keep"]),
+            plan.topology_id,
         )
         alignments = {
             task.id: Alignment([plan.names[source] for source in plan.end_sources(task.spec.id)])
@@ -167,7 +161,7 @@ class EpochWorker(Worker):
         )
 
     def replan(self, plan: WorkerPlan) -> None:
-        """Begin from the last commit, with tasks made anew."""
+        """Begin from the last commit, with new task objects."""
         self.stop_epochs()
         for task in list(self.tasks.values()):
             self.remove(task)

@@ -30,7 +30,7 @@ from worker.epochs.coordinator import (
 )
 from worker.epochs.emissions import Emissions
 from worker.epochs.log import LeadLost, PutRecord, ReadLog
-from worker.epochs.messages import Barrier, EndMark, Rows, SnapshotMarker, ToCoordinator, ToTask
+from worker.epochs.messages import Barrier, EndMark, RestoreTask, Rows, SnapshotMarker, ToCoordinator, ToTask
 from worker.epochs.parking import ParkedLetter
 from worker.epochs.participant import (
     AckEmissions,
@@ -254,6 +254,8 @@ class Epochs:
         """Do what the coordinator says."""
         for effect in effects:
             if isinstance(effect, SendToTask):
+                if isinstance(effect.message, RestoreTask) and not self.fits():
+                    return
                 self.mail.append(partial(self.tell_task, self.by_name[effect.task], effect.message))
             elif isinstance(effect, PutRecord):
                 job = partial(self.files.put_record, effect.number, effect.record)
@@ -278,6 +280,22 @@ class Epochs:
                         "topologies of one name need a topology.state.path each"
                     )
                 )
+
+    def fits(self) -> bool:
+        """Return whether the last commit is of these tasks; end the worker if it is of others."""
+        newest = self.coordinator.view.newest
+        there, here = set(newest.files) if newest is not None else set(), set(self.by_name)
+        if newest is None or there == here:
+            return True
+        changed = [f"{name} is gone" for name in sorted(there - here)]
+        changed += [f"{name} is new" for name in sorted(here - there)]
+        self.host.end(
+            SquallError(
+                f"the state in {self.files.files.root} is of other tasks: {', '.join(changed)}. In this release components and "
+                "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"
+            )
+        )
+        return False
 
     def tell_task(self, task: int, message: ToTask) -> None:
         """Deliver a message of the coordinator."""

@@ -44,6 +44,8 @@ from worker.tasks.task import Task
 class Worker:
     """The tasks of one worker, and the loop's step."""
 
+    kind_of_links: type[Links] = Links
+
     def __init__(
         self,
         plan: WorkerPlan,
@@ -71,7 +73,9 @@ class Worker:
         self.async_bolts, self.ready = self.table.async_bolts, self.table.ready
         self.queue = self.table.queue
         self.cycles = CycleWatch(self.name, plan.cycles())
-        self.links = self.make_links(plan)
+        self.links = self.kind_of_links(
+            self.name, dict(plan.worker_of), self.window_of, send, self.cycles, plan.linked
+        )
         self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
         self.threads = ThreadedTasks(f"{plan.topology.name}-{plan.worker}", self.links, wake)
         self.ack_router = AckRouter(self.name, plan.worker_of, plan.spout_tasks)
@@ -105,13 +109,6 @@ class Worker:
         #: Seconds that the last round of the loop took, without the routing of queued acks.
         self.round_took = 0.0
 
-    def make_links(self, plan: WorkerPlan) -> Links:
-        """Return the links of this worker."""
-        return Links(self.name, dict(plan.worker_of), self.window_of, self.send, self.cycles, plan.linked)
-
-    def prepare_task(self, task: Task) -> None:
-        """Do what a kind of worker does with a task that it has just built."""
-
     # Life.
 
     def start(self) -> None:
@@ -133,7 +130,6 @@ class Worker:
                 self.take_reports([report])
                 self.crash, self.unopened = self.crash or report, True
                 return
-            self.prepare_task(task)
             self.table.add(task)
             made.append(task)
             if task.threaded and not self.inline:
