@@ -23,6 +23,7 @@ PLACES: Final = {
     "rewindable": ("RewindableSpout",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
+    "token_sink": ("TokenSink",),
     "topology": ("Topology",),
     "tuples": ("Tuple",),
     "values": ("Failure", "Replay"),
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from topology_api.state import MapState as MapState
     from topology_api.state import ValueState as ValueState
     from topology_api.stateful import StatefulBolt as StatefulBolt
+    from topology_api.token_sink import TokenSink as TokenSink
     from topology_api.topology import Topology as Topology
     from topology_api.tuples import Tuple as Tuple
     from topology_api.values import Failure as Failure
