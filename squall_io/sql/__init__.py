@@ -1,4 +1,4 @@
-"""SQL databases: a sink that writes the rows of a topology to a table. Needs the extra `squall[sql]`, and the database's driver."""
+"""SQL databases: a sink that writes rows to a table. Needs the extra `squall[sql]`, and the driver of the database."""
 
 from squall_io.sql.sink import SqlSink
 

@@ -44,7 +44,11 @@ class Database:
         self.engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
         self.dialect = self.engine.dialect.name
         schema, _, name = table.rpartition(".")
-        self.table = self._reflected(name, schema or None, table, columns)
+        try:
+            self.table = self._reflected(name, schema or None, table, columns)
+        except BaseException:
+            self.engine.dispose()
+            raise
         self.columns = tuple(self.table.columns[column] for column in columns)
         self.tokens = Table(
             tokens,
