@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "topology_api": {
-        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "Tuple", "Context"),
+        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "TokenSink", "Tuple", "Context"),
         "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
@@ -43,6 +43,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "complete_topology", "Completed", "run_bolt", "BoltRun", "TICK", "ScriptedSpout", "Pause",
             "MutatedValue",
         ),
+    },
+    "squall_io.sql": {
+        "SQL databases": ("SqlSink",),
     },
     "squall_io.spark": {
         "Tables": ("SparkSink", "read_committed"),

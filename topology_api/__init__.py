@@ -24,6 +24,7 @@ PLACES: Final = {
     "token_sink": ("TokenSink",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
+    "token_sink": ("TokenSink",),
     "topology": ("Topology",),
     "tuples": ("Tuple",),
     "values": ("Failure", "Replay"),

@@ -48,6 +48,7 @@ MAY_IMPORT = {
     "pyarrow": ("squall_io/spark/",),
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),
+    "sqlalchemy": ("squall_io/sql/",),
     "starlette": ("nimbus/http/",),
     "uvicorn": ("squall/http/",),
     "yaml": ("squall/settings.py", "squall_cli/"),

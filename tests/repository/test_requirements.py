@@ -16,9 +16,9 @@ FILES = {path.stem: path for path in (ROOT / "requirements").glob("*.txt")}
 EXTRAS = {
     "build": ["build"],
     "runtime": [""],
-    "test": ["", "build", "test"],
+    "test": ["", "build", "test", "sql"],
     "spark": ["", "spark"],
-    "dev": ["", "build", "test", "spark", "dev"],
+    "dev": ["", "build", "test", "spark", "sql", "dev"],
 }
 ENTRY = re.compile(
     r"^([A-Za-z0-9][\w.-]*)==(\S+)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M

@@ -1,0 +1,56 @@
+"""Which values a column takes, as far as that is known before they are written.
+
+Must not know: connections, tuples.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Column, SmallInteger
+
+from topology_api.wording import typed
+
+_NUMBERS: Final = (int, float, Decimal)
+#: The types of values that a column of a Python type takes; columns of other types are checked by the database alone.
+_TAKEN: Final[dict[type, tuple[type, ...]]] = {
+    int: (int,),
+    float: _NUMBERS,
+    Decimal: _NUMBERS,
+    str: (str,),
+    bytes: (bytes, bytearray, memoryview),
+    bool: (bool,),
+    datetime: (datetime,),
+    date: (date,),
+    time: (time,),
+}
+
+
+def value_problem(column: Column[Any], value: object, dialect: str) -> str | None:
+    """Return why a column does not take a value; None if nothing speaks against it."""
+    if value is None:
+        return None if column.nullable else f"column {column.name!r} is NOT NULL, and the value is None"
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        return None
+    if (taken := _TAKEN.get(kind)) is None:
+        return None
+    if not isinstance(value, taken) or (isinstance(value, bool) and kind is not bool):
+        return f"column {column.name!r} ({column.type}) does not take {typed(value)}"
+    if isinstance(value, int) and kind is int:
+        bits = _bits(column, dialect)
+        if not -(2**bits) <= value < 2**bits:
+            return f"column {column.name!r} ({column.type}) has {bits + 1} bits, too few for {typed(value)}"
+    length = getattr(column.type, "length", None)
+    if isinstance(value, str) and length is not None and len(value) > length and dialect != "sqlite":
+        return f"column {column.name!r} takes {length} characters, and the value has {len(value)}"
+    return None
+
+
+def _bits(column: Column[Any], dialect: str) -> int:
+    if dialect == "sqlite" or isinstance(column.type, BigInteger):
+        return 63
+    return 15 if isinstance(column.type, SmallInteger) else 31

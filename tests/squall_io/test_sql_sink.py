@@ -1,0 +1,180 @@
+"""The SQL sink: rows are written once with a token, and refused rows fail alone without one."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from local_cluster import LocalCluster
+from local_cluster.testing import ScriptedSpout, run_bolt
+from squall_io.sql import SqlSink
+from squall_io.sql.database import RowRefused
+from tests.sql_servers import postgresql
+from topology_api import InvalidConfig, SquallError, TopologyBuilder
+
+TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
+#: Ends at once after the rows were inserted, before they are committed.
+KILLED = """
+import os, signal, sys
+from sqlalchemy import Connection
+from squall_io.sql import SqlSink
+Connection.commit = lambda self: os.kill(os.getpid(), signal.SIGKILL)
+sink = SqlSink(sys.argv[1], "orders", ["id", "price"])
+sink.read_token("t")
+sink.write(1, [{"id": 1, "price": 5}], 0, "t")
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with postgresql() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    sqlite = request.param == "sqlite"
+    url: str = f"sqlite:///{tmp_path}/shop.db" if sqlite else request.getfixturevalue("server")
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        for table in ("orders", "squall_tokens"):
+            connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
+        connection.exec_driver_sql(TABLE)
+    engine.dispose()
+    return url
+
+
+def sink(url: str) -> SqlSink:
+    return SqlSink(url, "orders", ["id", "price"])
+
+
+def written(url: str) -> list[tuple[int, int]]:
+    engine = sqlalchemy.create_engine(url)
+    with engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT id, price FROM orders ORDER BY id")
+        rows = [(row.id, row.price) for row in found]
+    engine.dispose()
+    return rows
+
+
+def orders(*rows: tuple[int, int]) -> list[dict[str, int]]:
+    return [{"id": number, "price": price} for number, price in rows]
+
+
+def test_rows_and_token_are_written_together_once(url: str) -> None:
+    bolt = sink(url)
+    assert bolt.read_token("t") == 0
+    assert bolt.write(3, orders((1, 5)), 0, "t")
+    assert bolt.write(4, orders((2, 5)), 3, "t")
+    assert not bolt.write(4, orders((3, 5)), 3, "t")
+    assert not bolt.write(4, orders((3, 5)), 0, "t")
+    assert (bolt.read_token("t"), written(url)) == (4, [(1, 5), (2, 5)])
+    bolt.cleanup()
+
+
+@pytest.mark.parametrize("expected", [0, 1])
+def test_of_concurrent_writers_one_wins(url: str, expected: int) -> None:
+    def attempt(number: int, before: int = expected, after: int = 2) -> bool:
+        bolt = sink(url)
+        try:
+            return bolt.write(after, orders((number, 5)) if after == 2 else [], before, "t")
+        finally:
+            bolt.cleanup()
+
+    if expected:
+        assert attempt(0, 0, 1)
+
+    with ThreadPoolExecutor(4) as pool:
+        won = list(pool.map(attempt, range(4)))
+    assert sorted(won) == [False, False, False, True]
+    assert written(url) == [(won.index(True), 5)]
+
+
+def test_a_lost_answer_is_found_by_the_token(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    bolt = sink(url)
+    assert bolt.read_token("t") == 0
+    commit = sqlalchemy.Connection.commit
+
+    def lost(connection: Any) -> None:
+        commit(connection)
+        raise ConnectionResetError("the answer is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sqlalchemy.Connection, "commit", lost)
+        with pytest.raises(ConnectionResetError):
+            bolt.write(1, orders((1, 5)), 0, "t")
+    assert bolt.read_token("t") == 1
+    assert not bolt.write(1, orders((1, 5)), 0, "t")
+    assert written(url) == [(1, 5)]
+    bolt.cleanup()
+
+
+def test_a_process_that_is_killed_before_the_commit_leaves_nothing(url: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, url],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL
+    bolt = sink(url)
+    assert (bolt.read_token("t"), written(url)) == (0, [])
+    assert bolt.write(1, orders((1, 5)), 0, "t")
+    bolt.cleanup()
+
+
+def test_a_refused_row_is_named_and_leaves_nothing(url: str) -> None:
+    bolt = sink(url)
+    with pytest.raises(RowRefused, match=r"'id': 2.*check constraint|'id': 2.*CHECK constraint"):
+        bolt.write(1, orders((1, 5), (2, -1)), 0, "t")
+    assert (bolt.read_token("t"), written(url)) == (0, [])
+    bolt.cleanup()
+
+
+def test_without_a_token_only_refused_rows_fail(url: str) -> None:
+    rows = [(1, 5), (2, -1), (3, None), (4, "x"), (5, 7), (6, 2**70)]
+    done = run_bolt(sink(url), rows, source_fields=["id", "price"])
+    assert written(url) == [(1, 5), (5, 7)]
+    assert len(done.failed()) == 4
+
+
+def test_a_topology_without_a_state_path_writes_each_row(url: str) -> None:
+    builder = TopologyBuilder("shop")
+    rows = [(number, 5) for number in range(20)]
+    builder.set_spout("orders", ScriptedSpout(["id", "price"], rows))
+    builder.set_bolt("write", sink(url)).shuffle_grouping("orders")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("shop", 60)
+    assert written(url) == rows
+
+
+def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
+    with pytest.raises(SquallError, match=r"no table 'bills'.*create it"):
+        SqlSink(url, "bills", ["id"]).read_token("t")
+    with pytest.raises(SquallError, match="no columns tax; its columns are id, price"):
+        SqlSink(url, "orders", ["id", "tax"]).read_token("t")
+
+
+def test_passwords_are_not_shown() -> None:
+    with pytest.raises(InvalidConfig) as bad:
+        SqlSink("no url with hunter2", "t", ["a"])
+    assert "hunter2" not in str(bad.value)
+    bolt = SqlSink("postgresql://me@db/shop", "t", ["a"], password_variable="SHOP_PASSWORD")
+    with pytest.raises(SquallError, match="has no SHOP_PASSWORD"):
+        bolt.read_token("t")
+
+
+def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    with pytest.raises(SquallError, match=r"squall\[sql\]"):
+        SqlSink("sqlite://", "t", ["a"])
