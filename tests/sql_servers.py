@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 
-def _as_nobody(folder: Path) -> list[str]:
+def _unprivileged(folder: Path) -> list[str]:
     """What goes before a command, so that it does not run as root, whom the server refuses."""
     if os.geteuid() != 0:
         return []
@@ -35,8 +35,7 @@ def postgresql() -> Iterator[str]:
         pytest.skip("no pg_ctl and initdb on PATH (not yet required with CI=true)")
     pytest.importorskip("psycopg")
     folder = Path(tempfile.mkdtemp(prefix="squall-pg-"))
-    folder.chmod(0o755)
-    before = _as_nobody(folder)
+    before = _unprivileged(folder)
 
     def run(*command: str) -> None:
         done = subprocess.run(

@@ -24,7 +24,6 @@ PLACES: Final = {
     "token_sink": ("TokenSink",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
-    "token_sink": ("TokenSink",),
     "topology": ("Topology",),
     "tuples": ("Tuple",),
     "values": ("Failure", "Replay"),

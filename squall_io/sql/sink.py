@@ -160,7 +160,7 @@ def _parsed(url: str) -> URL:
         from sqlalchemy import make_url
         from sqlalchemy.exc import ArgumentError
     except ImportError:
-        raise SquallError("SqlSink needs SQLAlchemy: pip install 'squall[sql]'") from None
+        raise SquallError("SqlSink needs SQLAlchemy: install Squall with its extra `sql`") from None
     try:
         return make_url(url)
     except (ArgumentError, ValueError):  # the text may hold a password: it is not shown

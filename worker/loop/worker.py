@@ -61,8 +61,7 @@ class Worker:
         self.name = plan.worker
         self.now = now
         self.send = send
-        self.asyncio_driver = asyncio_driver
-        self.inline = inline
+        self.asyncio_driver, self.inline = asyncio_driver, inline
         self.environment = TaskEnvironment(plan, now, wake, asyncio_driver)
         #: Frames that the next step processes.
         self.arrived: deque[Frame] = deque()
@@ -73,9 +72,8 @@ class Worker:
         self.async_bolts, self.ready = self.table.async_bolts, self.table.ready
         self.queue = self.table.queue
         self.cycles = CycleWatch(self.name, plan.cycles())
-        self.links = self.kind_of_links(
-            self.name, dict(plan.worker_of), self.window_of, send, self.cycles, plan.linked
-        )
+        owner, windows = dict(plan.worker_of), self.window_of
+        self.links = self.kind_of_links(self.name, owner, windows, send, self.cycles, plan.linked)
         self.links.cycle_buffer = int(plan.conf["topology.cycle.buffer"])
         self.threads = ThreadedTasks(f"{plan.topology.name}-{plan.worker}", self.links, wake)
         self.ack_router = AckRouter(self.name, plan.worker_of, plan.spout_tasks)
