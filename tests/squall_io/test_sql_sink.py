@@ -19,7 +19,7 @@ from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.database import RowRefused
 from tests.sql_servers import postgresql
-from topology_api import InvalidConfig, SquallError, TopologyBuilder
+from topology_api import Context, Fields, InvalidConfig, RewindableSpout, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
 #: Ends at once after the rows were inserted, before they are committed.
@@ -158,6 +158,39 @@ def test_a_topology_without_a_state_path_writes_each_row(url: str) -> None:
     assert written(url) == rows
 
 
+class Orders(RewindableSpout):
+    outputs = Fields("id", "price")
+
+    def open(self, context: Context) -> None:
+        self.at = 0
+
+    def position(self) -> int:
+        return self.at
+
+    def rewind(self, position: int | None) -> None:
+        self.at = position or 0
+
+    def next_tuple(self) -> float:
+        if self.at < 200:
+            self.emit((self.at, 5), message_id=self.at)
+            self.at += 1
+        return 0.01
+
+
+def test_each_row_is_written_once_by_a_topology_that_starts_again_and_again(url: str, tmp_path: Path) -> None:
+    """The primary key refuses a row that comes twice."""
+    builder = TopologyBuilder("shop")
+    builder.set_spout("orders", Orders())
+    builder.set_bolt("write", sink(url), 2).shuffle_grouping("orders")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
+    for seconds in (0.7, 0.2, 0.8, 5.0):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(seconds)
+            assert cluster.status("shop").errors == []
+    assert written(url) == [(number, 5) for number in range(200)]
+
+
 def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
     with pytest.raises(SquallError, match=r"no table 'bills'.*create it"):
         SqlSink(url, "bills", ["id"]).read_token("t")
@@ -176,5 +209,5 @@ def test_passwords_are_not_shown() -> None:
 
 def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
-    with pytest.raises(SquallError, match=r"squall\[sql\]"):
+    with pytest.raises(SquallError, match="install Squall with its extra `sql`"):
         SqlSink("sqlite://", "t", ["a"])
