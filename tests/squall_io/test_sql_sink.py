@@ -187,7 +187,7 @@ def test_each_row_is_written_once_by_a_topology_that_starts_again_and_again(url:
         with LocalCluster(simulated_time=True) as cluster:
             cluster.submit(builder.build(), conf)
             cluster.advance(seconds)
-            assert cluster.status("shop").errors == []
+            assert not cluster.status("shop").errors
     assert written(url) == [(number, 5) for number in range(200)]
 
 
