@@ -29,6 +29,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_cli/test_submit_to_a_cluster.py": "two versions are on trial for ten seconds each",
     "tests/squall_cli/test_sick_bolts.py": "a call hangs until it is reported after five seconds, in a cluster",
     "tests/squall_cli/test_stack_command.py": "calls hang until they are reported after five seconds, in a cluster",
+    "tests/local_cluster/test_token_sinks.py": "a worker is killed three times, and started again after pauses",
     "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
 }

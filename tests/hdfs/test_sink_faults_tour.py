@@ -1,4 +1,7 @@
-"""A pipeline of worker processes from HDFS to HDFS, through all kinds of faults: everything is in the table, completely."""
+"""A pipeline of worker processes from HDFS to HDFS, through all kinds of faults: everything is in the table, completely.
+
+With --soak: test_sink_faults.py shows each fault by itself, and test_pipeline_hdfs.py the pipeline.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from tests.hdfs_servers import HdfsServer
 from tests.spark_classes import small_java
 from tests.zookeeper_servers import eventually
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(600)]
 
 FILES, LINES = 18, 300
 #: Longest pause of the flow: a killed NameNode takes many seconds on a busy machine, and so does Spark.
