@@ -17,6 +17,8 @@ from tests.local_cluster.words_with_state import (
     Batches,
     Count,
     CountTexts,
+    EmitsInOpen,
+    EmitsInPrepare,
     Files,
     Finite,
     Forward,
@@ -141,6 +143,36 @@ def test_a_spout_that_cannot_go_back_is_acked_with_the_commits(tmp_path: Path) -
         assert cluster.status("words").components["words"].acked == 0
         cluster.advance(10)
         assert counts(cluster) == expected(list(range(100)))
+        assert cluster.status("words").components["words"].acked == 100
+
+
+def test_what_was_emitted_before_a_restore_counts_once(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(EmitsInOpen(100), Pass(), Count()), conf)
+        cluster.advance(5)
+        assert counts(cluster) == expected(list(range(100)))
+        spout = cluster.status("words").components["words"]
+        assert (spout.acked, spout.pending) == (100, 0)
+
+
+def test_what_prepare_emits_is_not_emitted(tmp_path: Path) -> None:
+    """It would be emitted at each start."""
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), EmitsInPrepare(), Count()), conf)
+        cluster.advance(5)
+        assert counts(cluster) == expected(list(range(100)))
+
+
+def test_nothing_is_committed_while_nothing_happens(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf)
+        cluster.advance(5)
+        records = len(list((tmp_path / "words" / "log").iterdir()))
+        cluster.advance(100)
+        assert len(list((tmp_path / "words" / "log").iterdir())) == records
         assert cluster.status("words").components["words"].acked == 100
 
 

@@ -38,6 +38,17 @@ def test_each_row_is_written_once_however_often_calls_fail_and_clusters_start_ag
     assert rows_at(tmp_path / "rows.db") == expected_rows(list(range(400)))
 
 
+def test_a_sink_may_also_run_in_the_loop(tmp_path: Path) -> None:
+    """Without a spout that keeps the loop busy: one answer leads to the next."""
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+    sink = Rows(str(tmp_path / "rows.db"))
+    sink.threaded = False
+    with LocalCluster() as cluster:
+        cluster.submit(words_to_rows(Finite(100), Count(), sink), conf)
+        cluster.wait("words", 60)
+    assert rows_at(tmp_path / "rows.db") == expected_rows(list(range(100)))
+
+
 def test_rows_wait_for_a_database_that_is_away_and_a_topology_ends_after_the_last_one(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.5}
     sink = Rows(str(tmp_path / "rows.db"))

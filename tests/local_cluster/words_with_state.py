@@ -163,6 +163,21 @@ class Forward(Spout):
             self.at += 1
 
 
+class EmitsInOpen(Forward):
+    """Emits before anything is restored."""
+
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self.next_tuple()
+        self.next_tuple()
+
+
+class EmitsInPrepare(Pass):
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.emit(("w0", 0))
+
+
 class Writes(Count):
     """Writes at the end how many tuples it got."""
 

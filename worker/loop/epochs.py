@@ -49,7 +49,7 @@ from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot
 from worker.loop.epoch_store import Answer, EpochFiles
-from worker.tasks.epoch_bolt import EpochBolt, MarkerBatch
+from worker.tasks.epoch_bolt import EpochBolt, EpochStatefulBoltTask, MarkerBatch
 from worker.tasks.epoch_sink import EpochSinkTask, RowsWereWritten, TokenWasRead
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
@@ -137,6 +137,8 @@ class Epochs:
         self.sources: dict[int, Source] = {}
         self.resumed: set[int] = set()
         self.later: list[tuple[float, Callable[[], None]]] = []
+        #: The sum of what the tasks had done when the last epoch began to end.
+        self.activity = -1
         self.begun = self.over = self.halted = self.hurried = False
         self.why = ""
 
@@ -167,7 +169,8 @@ class Epochs:
         due = [job for at, job in self.later if at <= now]
         self.later = [entry for entry in self.later if entry[0] > now]
         self.mail.extend(due)
-        self.coordinate(self.coordinator.tick(now))
+        if not self.is_quiet(now):
+            self.coordinate(self.coordinator.tick(now))
         busy |= bool(self.mail)
         while self.mail:
             self.mail.popleft()()
@@ -182,6 +185,18 @@ class Epochs:
             times.append(self.coordinator.next_begin)
         return min(times, default=None)
 
+    def is_quiet(self, now: float) -> bool:
+        """Return whether an epoch is due in which nothing has happened: then none is committed, and the log does not grow."""
+        coordinator = self.coordinator
+        if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin or coordinator.stopping:
+            return False
+        activity = sum(activity_of(task) for task in self.tasks.values())
+        if activity != self.activity or coordinator.view.newest is None or coordinator.applying:
+            self.activity = activity
+            return False
+        coordinator.next_begin = now + coordinator.interval
+        return True
+
     def take_markers(self) -> bool:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
         took = False
@@ -193,7 +208,8 @@ class Epochs:
 
     def collect(self, task: EpochTask) -> None:
         """Follow what a task's last run has left: answers of the outside, and the marker that it has reached."""
-        if isinstance(task, EpochSinkTask) and task.answers:
+        # What follows from an answer may run in the loop, and leave the next one.
+        while isinstance(task, EpochSinkTask) and task.answers:
             answers, task.answers = task.answers, []
             for answer in answers:
                 self.outside_answered(task, answer)
@@ -334,6 +350,7 @@ class Epochs:
                     _log.info("the state in %s %s", self.files.files.root, how)
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
+                task.forget_unsent()
             elif isinstance(effect, ReadToken | WriteRows):
                 assert isinstance(task, EpochSinkTask)
                 token = self.token_of(task, effect.index)
@@ -391,6 +408,14 @@ class Epochs:
     def letters_shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
         """Dead letters are kept, or not."""
         self.perform(task, self.participants[task.id].shown(rewind, answer))
+
+
+def activity_of(task: EpochTask) -> int:
+    """Return a number that grows with everything that a task does and a snapshot would show."""
+    done = task.executed + task.emitter.emitted + task.failed + task.ended
+    if isinstance(task, EpochStatefulBoltTask):
+        done += task.table.turn
+    return done + (task.finished if isinstance(task, EpochSpoutTask) else task.end_called)
 
 
 def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:

@@ -81,6 +81,13 @@ def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], n
             emitter.put(boxes[target, stream], row, [])
 
 
+def drop_outboxes(emitter: Emitter) -> None:
+    """Forget what has not left: what is not committed was not emitted."""
+    while emitter.dirty:
+        box = emitter.dirty.pop()
+        box.dequeue(len(box.rows))
+
+
 class EpochBolt(BoltTask):
     """What bolt tasks of topologies with epochs share."""
 
@@ -145,6 +152,10 @@ class EpochBolt(BoltTask):
 
     def idle(self) -> bool:
         return not (self.reached or self.parking.parked) and super().idle()
+
+    def forget_unsent(self) -> None:
+        """Forget what was emitted before the task became what a commit says: in `prepare`."""
+        drop_outboxes(self.emitter)
 
     # What a snapshot holds.
 

@@ -20,7 +20,7 @@ from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.tasks.emitter import SpoutEmitter, short
-from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, fill_outboxes, rows_in_outboxes
+from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes, rows_in_outboxes
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -120,6 +120,12 @@ class EpochSpoutTask(SpoutTask):
             self.crash_on_error = True
             return b""
 
+    def forget_unsent(self) -> None:
+        """Forget what was emitted before the task became what a commit says: in `open`."""
+        drop_outboxes(self.emitter)
+        for root in self.tracker.open_roots():
+            self.tracker.forget(root)
+
     def load(self, snapshot: TaskSnapshot | None) -> None:
         """Become what a snapshot says; None: begin. The task has just been opened."""
         if snapshot is not None:
@@ -135,6 +141,9 @@ class EpochSpoutTask(SpoutTask):
 
     def ack_committed(self, ids: Iterable[Any]) -> None:
         """Call `ack` for emissions that are committed."""
+        if not self.has_ack and self.observer is None:
+            self.acked += len(tuple(ids))
+            return
         for message_id in ids:
             self.acked += 1
             if self.has_ack:
