@@ -423,6 +423,7 @@ def test_emitting_or_acking_after_the_end_of_a_coroutine_is_an_error(simulated: 
         if simulated:
             advance_until(cluster, lambda: len(JOURNAL.of("refused")) == 3, 5.0)
         JOURNAL.wait_for("refused", 3)
+        JOURNAL.wait_for("ack", 1)
     assert [name for name, _ in JOURNAL.of("refused")] == ["emit", "ack", "fail"]
     for name, text in JOURNAL.of("refused"):
         assert f"{name}() was called after" in text

@@ -107,7 +107,7 @@ def topology() -> Topology:
 def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let it run for a second; return how many tuples the frames for the busy bolt had."""
     sizes: list[int] = []
-    links: Any = worker.loop.worker.Links  # type: ignore[attr-defined] # or what the test put in its place
+    links: Any = worker.loop.worker.Worker.kind_of_links  # or what the test put in its place
 
     class Noted(links):  # type: ignore[misc]
         def number(self, batch: Batch, credited: bool) -> None:
@@ -115,7 +115,7 @@ def run(world: World, hosts: dict[str, list[str]], monkeypatch: pytest.MonkeyPat
                 sizes.append(len(batch.rows))
             super().number(batch, credited)
 
-    monkeypatch.setattr(worker.loop.worker, "Links", Noted)
+    monkeypatch.setattr(worker.loop.worker.Worker, "kind_of_links", Noted)
     net = Net(topology(), hosts, InMemory(rounds=10_000), conf={"topology.max.spout.pending": None})
     clock: Any = net.clock
     world.now = clock.now
@@ -150,7 +150,7 @@ def test_the_search_for_idle_tasks_takes_a_small_share_of_the_time(
                 world.spend(cost)
             return super().flush(task, what)
 
-    monkeypatch.setattr(worker.loop.worker, "Links", Slow)
+    monkeypatch.setattr(worker.loop.worker.Worker, "kind_of_links", Slow)
     run(world, HERE, monkeypatch)
     rounds = [after - before for before, after in pairwise(looks) if after - before > 1.5 * cost]
     assert len(rounds) > 2
