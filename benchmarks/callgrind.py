@@ -39,11 +39,14 @@ def run(root: Path, arguments: list[str]) -> str:
     return done.stdout.decode()
 
 
-def count(root: Path, arguments: list[str]) -> Counter[str]:
-    """Instructions of Python with these arguments, by the file of the code (an executable or a library)."""
+def count(root: Path, arguments: list[str]) -> list[Counter[str]]:
+    """Instructions of Python with these arguments, by the file of the code (an executable or a library).
+
+    One for each process, in the order in which they ended: children that it forks come first, and those of a child include what
+    came before its fork.
+    """
     with tempfile.TemporaryDirectory(prefix="squall-callgrind-") as folder:
-        out = Path(folder, "out")
-        options = [f"--callgrind-out-file={out}", "--compress-strings=no", "--compress-pos=no"]
+        options = [f"--callgrind-out-file={folder}/out.%p", "--compress-strings=no", "--compress-pos=no"]
         command = ["valgrind", "-q", "--tool=callgrind", *options, sys.executable, *arguments]
         done = subprocess.run(
             command,
@@ -54,11 +57,12 @@ def count(root: Path, arguments: list[str]) -> Counter[str]:
             check=False,
             timeout=1200,
         )
-        if done.returncode or not out.exists():
+        outs = sorted(Path(folder).glob("out.*"), key=lambda out: out.stat().st_mtime_ns)
+        if done.returncode or not outs:
             raise RuntimeError(
                 f"{' '.join(command)} ended with status {done.returncode}:\n{done.stderr[-2000:]}"
             )
-        return read(out)
+        return [read(out) for out in outs]
 
 
 def read(out: Path) -> Counter[str]:

@@ -122,11 +122,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pending", type=int, default=1_000, help="sentences a worker may have pending")
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
-    parser.add_argument("--run", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--run", type=int, nargs="+", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         leave_out_latencies()
-        print(instructions.words_of(options.run))
+        instructions.answer_runs(options.run)
         return
     if options.kind:
         answer(measure(options.kind, options))

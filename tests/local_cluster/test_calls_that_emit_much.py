@@ -65,6 +65,7 @@ def empty_journal() -> None:
     JOURNAL.clear()
 
 
+@pytest.mark.slow
 def test_calls_that_wait_in_emit_end_before_their_task_does() -> None:
     builder = TopologyBuilder("waits")
     builder.set_spout("numbers", EmitsAllInOneCall())

@@ -18,18 +18,24 @@ def test_a_life_without_faults_is_as_written(name: str) -> None:
     assert life.store.writes > 20
 
 
+#: The usual run takes the ways in turn, one for each write, and begins at another one for each life.
+IN_TURN = "in turn"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [IN_TURN, *(pytest.param(way, marks=pytest.mark.soak) for way in WAYS)])
 @pytest.mark.parametrize("name", LIVES)
 def test_whichever_write_fails_every_topology_reaches_its_end_with_nothing_left(name: str, way: str) -> None:
     whole = Life()
     LIVES[name](whole)
+    ways = [*WAYS] if way == IN_TURN else [way]
     for write in range(1, whole.store.writes + 1):
-        life = Life(write, way)
+        fails = ways[(write + [*LIVES].index(name)) % len(ways)]
+        life = Life(write, fails)
         try:
             LIVES[name](life)
         except AssertionError as error:
-            raise AssertionError(f"write {write}, {life.store.failed}: {way}") from error
+            raise AssertionError(f"write {write}, {life.store.failed}: {fails}") from error
         assert len(life.store.failed) == 1
 
 

@@ -91,6 +91,7 @@ def test_shuffled_tuples_of_another_worker_go_around_a_task_that_is_down() -> No
     assert not spout(net).given_up
 
 
+@pytest.mark.slow
 def test_the_first_success_ends_the_pause_and_the_detours() -> None:
     net = started("shuffle")
     assert net.run(20.0, lambda: is_down(net))
@@ -103,6 +104,7 @@ def test_the_first_success_ends_the_pause_and_the_detours() -> None:
     assert spout(net).outages.watched() == [] and not spout(net).given_up
 
 
+@pytest.mark.slow
 def test_keyed_tuples_wait_for_their_task_and_stop_the_source() -> None:
     net = started("fields")
     assert net.run(20.0, lambda: is_down(net))
@@ -154,6 +156,7 @@ def test_a_task_that_moves_while_it_is_avoided_gets_its_share_again() -> None:
     assert [box.target for box in route.boxes] == [3, 4] and not sender.detours.avoided
 
 
+@pytest.mark.slow
 def test_notices_do_not_pile_up_at_a_task_that_does_not_run() -> None:
     net = started("shuffle")
     assert net.run(20.0, lambda: is_down(net))
