@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from squall_io.sql.database import Database
-    from topology_api import Tuple
+    from topology_api import Context, Tuple
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -74,17 +74,27 @@ class SqlSink(TokenSink):
         """Return the values of a tuple by column. Raises FailTuple if the table does not take them."""
         from squall_io.sql.values import value_problem
 
-        database = self._opened()
-        row = {}
-        for column, field in zip(database.columns, self.columns.values()):
+        database, row = self._database, {}
+        for column, field in self.columns.items():
             try:
-                value = tup[field]
+                row[column] = tup[field]
             except KeyError as error:
-                raise FailTuple(f"column {column.name!r}: {error.args[0]}") from None
-            if (problem := value_problem(column, value, database.dialect)) is not None:
-                raise FailTuple(f"table {self.table!r}: {problem} (field {field!r})")
-            row[column.name] = value
+                raise FailTuple(f"column {column!r}: {error.args[0]}") from None
+        if database is None:  # it could not be reached so far: the row waits, and the database checks it
+            return row
+        for known in database.columns:
+            if (problem := value_problem(known, row[known.name], database.dialect)) is not None:
+                raise FailTuple(f"table {self.table!r}: {problem} (field {self.columns[known.name]!r})")
         return row
+
+    def prepare(self, context: Context) -> None:
+        """Look at the table, if the database can be reached now. Raises SquallError for a table that is missing or other."""
+        from sqlalchemy.exc import OperationalError
+
+        try:
+            self._opened()
+        except OperationalError as error:
+            context.log.warning("cannot reach the database yet: %s", error.orig)
 
     def read_token(self, token: str) -> int:
         """Return the number of the last epoch that was written under this name."""

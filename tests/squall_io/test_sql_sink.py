@@ -191,6 +191,28 @@ def test_each_row_is_written_once_by_a_topology_that_starts_again_and_again(url:
     assert written(url) == [(number, 5) for number in range(200)]
 
 
+def test_rows_wait_for_a_database_that_cannot_be_reached_at_the_start(tmp_path: Path) -> None:
+    folder = tmp_path / "missing"
+    url = f"sqlite:///{folder}/shop.db"
+    builder = TopologyBuilder("shop")
+    builder.set_spout("orders", Orders())
+    builder.set_bolt("write", sink(url)).shuffle_grouping("orders")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf)
+        cluster.advance(5)
+        assert cluster.status("shop").components["orders"].acked == 200
+        assert "unable to open database file" in cluster.status("shop").errors[-1].render()
+        folder.mkdir()
+        engine = sqlalchemy.create_engine(url)
+        with engine.begin() as connection:
+            connection.exec_driver_sql(TABLE)
+        engine.dispose()
+        cluster.advance(5)
+        assert cluster.dead_letters("shop") == []
+    assert written(url) == [(number, 5) for number in range(200)]
+
+
 def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
     with pytest.raises(SquallError, match=r"no table 'bills'.*create it"):
         SqlSink(url, "bills", ["id"]).read_token("t")
