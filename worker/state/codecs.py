@@ -50,6 +50,17 @@ class Codec:
         except Exception as error:
             self.cannot(value, state, error)
 
+    def kept(self, value: Any, state: Any) -> bytes:
+        """Return a value as bytes that can be read again. Raises StateError if it has not the declared type: most types are not
+        checked when a value is written."""
+        data = self.encode(value, state)
+        if self.decoder is not None and type(value) is not self.exact:
+            try:
+                self.decoder.decode(data)
+            except Exception as error:
+                self.cannot(value, state, error)
+        return data
+
     def decode(self, data: bytes) -> Any:
         """Return the value of bytes."""
         return pickle.loads(data) if self.decoder is None else self.decoder.decode(data)

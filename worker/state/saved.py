@@ -85,25 +85,29 @@ def _kind(handle: StateHandle) -> str:
 
 def _save(handle: StateHandle, to_wall: Clock) -> Saved:
     cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-    encode, expiry = handle.codec.encode, handle.expiry  # type: ignore[attr-defined]
-    values: list[Any]
+    expiry = handle.expiry  # type: ignore[attr-defined]
+    values: list[Any] = []
     times: list[Any] = []
-    if isinstance(handle, ValueHandle):
-        values = [encode(value, handle) for value in cells.values()]
-        times = [] if expiry is None else [to_wall(expiry.written[key]) for key in cells]
-    elif isinstance(handle, MapHandle):
-        encode_key = handle.keys_codec.encode
-        values = [
-            [(encode_key(item, handle), encode(value, handle)) for item, value in items.items()]
-            for items in cells.values()
-        ]
-        if expiry is not None:
-            times = [[to_wall(expiry.written[key, item]) for item in items] for key, items in cells.items()]
-    else:
-        assert isinstance(handle, ListHandle)
-        values = [[encode(value, handle) for value in elements] for elements in cells.values()]
-        if expiry is not None:
-            times = [[to_wall(time) for time in handle.times.get(key, ())] for key in cells]
+    table = handle.table
+    for key, value in cells.items():
+        table.key = key  # for messages
+        if isinstance(handle, ValueHandle):
+            values.append(handle.codec.kept(value, handle))
+            if expiry is not None:
+                times.append(to_wall(expiry.written[key]))
+        elif isinstance(handle, MapHandle):
+            keys_codec, codec = handle.keys_codec, handle.codec
+            values.append(
+                [(keys_codec.kept(item, handle), codec.kept(part, handle)) for item, part in value.items()]
+            )
+            if expiry is not None:
+                times.append([to_wall(expiry.written[key, item]) for item in value])
+        else:
+            assert isinstance(handle, ListHandle)
+            values.append([handle.codec.kept(part, handle) for part in value])
+            if expiry is not None:
+                times.append([to_wall(time) for time in handle.times.get(key, ())])
+    table.end()
     keys = dumps_by_value([original(key) for key in cells], 5) if cells else b""
     return {"kind": _kind(handle), "keys": keys, "values": values, "times": times}
 
