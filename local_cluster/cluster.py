@@ -12,6 +12,7 @@ import math
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -343,6 +344,8 @@ class LocalCluster:
         worker = worker_class(plan)(
             plan, driver.clock, loopback.send, calls, driver.wake, inline=driver.simulated
         )
+        if not driver.simulated:
+            worker.environment.time_of = lambda moment: time.time() + moment - driver.clock.now()
         letters = self._letters.setdefault(plan.topology.name, MemoryLetters())
         worker.environment.letters = lambda task: letters
         return worker

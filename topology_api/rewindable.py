@@ -21,6 +21,8 @@ class RewindableSpout(Spout):
     Without `topology.state.path`, the runtime calls neither method. So without a call of `rewind` the spout must start at the
     beginning, as any spout does.
 
+    `next_tuple` must return: its position is asked for between two calls, and nothing can be committed before.
+
     Emit in `next_tuple` only. What `ack` emits is behind no position: with `topology.state.path` it raises `EmitError`.
     """
 

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, OpenStore
+from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, OpenStore
 from squall.stores.paths import TMP, check_below, check_path, folder_of
 
 #: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
@@ -210,11 +210,16 @@ class LocalFiles(OpenStore):
             yield
         except OSError as error:
             what = f"{self._what(call, path)}{rest}: {error.strerror or error}".replace("\n", " ")
-            if error.errno == errno.ENOENT:
-                raise AbsentFile(what) from None
-            if error.errno in _REFUSED:
-                raise FilesRefused(f"{what}; {_REFUSED[error.errno]}") from None
-            raise FilesUnavailable(what) from None
+            raise translated(error, what) from None
+
+
+def translated(error: OSError, what: str) -> FilesError:
+    """Return the error of `Files` for one of the system's. `what`: what failed, and what the system says."""
+    if error.errno == errno.ENOENT:
+        return AbsentFile(what)
+    if error.errno in _REFUSED:
+        return FilesRefused(f"{what}; {_REFUSED[error.errno]}")
+    return FilesUnavailable(what)
 
 
 def _write(name: str, data: bytes) -> None:

@@ -38,6 +38,49 @@ def test_each_row_is_written_once_however_often_calls_fail_and_clusters_start_ag
     assert rows_at(tmp_path / "rows.db") == expected_rows(list(range(400)))
 
 
+class NeverAnswers(Rows):
+    """Writes, and says nothing of it."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        super().write(epoch, rows, expected, token)
+        raise OSError("the answer is lost")
+
+
+def test_rows_whose_answers_are_lost_do_not_count_as_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.tasks.epoch_sink.MOST_UNWRITTEN", 100)
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words_to_rows(Words(600, 100), Count(), NeverAnswers(str(tmp_path / "rows.db"))), conf)
+        cluster.advance(40)
+    assert rows_at(tmp_path / "rows.db") == expected_rows(list(range(600)))
+
+
+def test_while_committed_rows_wait_a_sink_takes_no_more_than_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("worker.tasks.epoch_sink.MOST_UNWRITTEN", 100)
+    conf = {
+        "topology.state.path": f"file://{tmp_path}/state",
+        "topology.epoch.secs": 0.2,
+        "topology.max.spout.pending": 20,
+    }
+    with LocalCluster(simulated_time=True) as cluster:
+        sink = Rows(str(tmp_path / "rows.db"))
+        cluster.submit(words_to_rows(Words(1_000, 100), Count(), sink, 1), conf)
+        cluster.advance(0.01)
+        (tmp_path / "away").touch()
+        cluster.advance(20)
+        assert 100 <= cluster.status("words").components["words"].emitted <= 200
+        records = len(list((tmp_path / "state" / "words" / "log").iterdir()))
+        cluster.advance(20)
+        assert len(list((tmp_path / "state" / "words" / "log").iterdir())) == records, "nothing happens"
+        (tmp_path / "away").unlink()
+        cluster.advance(20)
+    assert rows_at(tmp_path / "rows.db") == expected_rows(list(range(1_000)))
+
+
 def test_a_sink_may_also_run_in_the_loop(tmp_path: Path) -> None:
     """Without a spout that keeps the loop busy: one answer leads to the next."""
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from local_cluster import LocalCluster
-from squall.stores.local import LocalFiles
 from topology_api import (
     BatchBolt,
     Bolt,
@@ -285,11 +284,18 @@ def words_to_rows(spout: Spout, between: Bolt, sink: Rows, parallelism: int = 2)
     return builder.build()
 
 
+def commits_at(folder: Path) -> list[list[TaskSnapshot]]:
+    """Return the snapshots of all commits of a topology that are kept, the last ones last."""
+    files = EpochFiles(f"file://{folder.parent}", folder.name)
+    there = {path.name for path in (folder / "snapshots").iterdir()}
+    commits = [record for record in files.records_after(0) if isinstance(record, CommitRecord)]
+    kept = [commit for commit in commits if {file.name for file in commit.files.values()} <= there]
+    return [files.read_snapshots(commit.files) for commit in kept]
+
+
 def snapshots_at(folder: Path) -> list[TaskSnapshot]:
     """Return the snapshots of the last commit of a topology."""
-    files = EpochFiles(LocalFiles(str(folder)))
-    commits = [record for record in files.records_after(0) if isinstance(record, CommitRecord)]
-    return files.read_snapshots(commits[-1].files)
+    return commits_at(folder)[-1]
 
 
 def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from pathlib import Path
 
 import pytest
 
 from squall.stores.files import FilesUnavailable
-from squall.stores.local import LocalFiles
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import BadLog, LeadRecord, RewindRecord
 from worker.epochs.snapshot_files import (
@@ -24,7 +24,7 @@ LEAD = LeadRecord("a:1", "a", 1)
 
 @pytest.fixture
 def files(tmp_path: Path) -> EpochFiles:
-    return EpochFiles(LocalFiles(str(tmp_path)))
+    return EpochFiles(f"file://{tmp_path}", "words")
 
 
 def test_a_record_is_put_once_and_records_are_read_in_order(files: EpochFiles) -> None:
@@ -44,7 +44,7 @@ def test_a_gap_ends_what_is_read(files: EpochFiles) -> None:
 
 def test_a_record_that_cannot_be_read_is_named(files: EpochFiles, tmp_path: Path) -> None:
     files.put_record(1, LEAD)
-    [path] = (tmp_path / "log").iterdir()
+    [path] = (tmp_path / "words" / "log").iterdir()
     path.write_bytes(b"?")
     with pytest.raises(BadLog, match="record 1 of the log of epochs cannot be read"):
         files.records_after(0)
@@ -56,10 +56,10 @@ def test_a_sweep_leaves_what_a_commit_names(files: EpochFiles, tmp_path: Path) -
         files.write_snapshot(file, data)
     kept, epoch_3 = snapshots[1][0], snapshots[2][0]
     files.sweep(SweepFiles(frozenset({kept.name}), 1, 2))
-    assert {path.name for path in (tmp_path / "snapshots").iterdir()} == {kept.name, epoch_3.name}
+    assert {path.name for path in (tmp_path / "words" / "snapshots").iterdir()} == {kept.name, epoch_3.name}
     [found] = files.read_snapshots({"count/0": kept})
     assert found.epoch == 2
-    (tmp_path / "snapshots" / kept.name).write_bytes(b"?")
+    (tmp_path / "words" / "snapshots" / kept.name).write_bytes(b"?")
     with pytest.raises(BadSnapshot, match=f"snapshot {kept.name} is damaged"):
         files.read_snapshots({"count/0": kept})
 
@@ -89,12 +89,49 @@ def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch)
     calls.stop()
 
 
-def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(tmp_path: Path) -> None:
-    class Lost(LocalFiles):
-        def put_if_absent(self, path: str, data: bytes) -> bool:
-            super().put_if_absent(path, data)
-            raise FilesUnavailable("the answer is lost")
+def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its answer decides what comes next; but there is a pause, so that a full disk does not keep a processor busy."""
+    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
+    answered = threading.Event()
+    calls = ThreadCalls("words", answered.set)
+    tries = 0
 
-    files = EpochFiles(Lost(str(tmp_path)))
-    assert files.put_record(1, LEAD) is PutAnswer.UNKNOWN
-    assert files.records_after(0) == [LEAD]
+    def job() -> PutAnswer:
+        nonlocal tries
+        tries += 1
+        raise FilesUnavailable("no space left on device")
+
+    for pause in (0.002, 0.004, 0.008):
+        answered.clear()
+        calls.call(job, lambda answer: None, PutAnswer.UNKNOWN)
+        assert answered.wait(60)
+        assert calls.answers.pop()[1:] == (PutAnswer.UNKNOWN, None)
+        assert calls.waits_for == "no space left on device"
+        assert calls._pause == pytest.approx(pause)
+    assert tries == 3
+    calls.stop()
+
+
+def test_files_of_others_among_the_snapshots_are_left_alone(files: EpochFiles, tmp_path: Path) -> None:
+    file, data = encode_snapshot(TaskSnapshot("count/0", 1, 1, 0))
+    files.write_snapshot(file, data)
+    folder = tmp_path / "words" / "snapshots"
+    for name in (".nfs0001", "notes", "1-x-0-count.0"):
+        (folder / name).write_text("")
+    files.sweep(SweepFiles(frozenset(), 2, 2))
+    assert {path.name for path in folder.iterdir()} == {".nfs0001", "notes", "1-x-0-count.0"}
+
+
+def test_a_folder_that_cannot_be_looked_at_now_is_waited_for(
+    files: EpochFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stale(folder: Path) -> None:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("worker.loop.epoch_store.own_folder", stale)
+        with pytest.raises(
+            FilesUnavailable, match=r"cannot keep the state of the topology in .*: Stale file handle"
+        ):
+            files.records_after(0)
+    assert files.records_after(0) == []

@@ -68,5 +68,5 @@ class Emissions:
         return list(self.again)
 
     def restore(self, again: Iterable[Kept]) -> None:
-        """Begin in a new process."""
-        self.again = deque((message_id, values) for message_id, values in again)
+        """Begin in a new process. What this process has emitted so far, in `open`, follows."""
+        self.again.extendleft(reversed([(message_id, values) for message_id, values in again]))

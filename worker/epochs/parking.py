@@ -52,13 +52,15 @@ class Parking:
         self.task = task
         self.limit = limit
         self.parked: list[Parked] = []
+        #: How many committed letters could not be kept outside so far.
+        self.unkept = 0
         #: The letters of the open epoch.
         self.letters: list[tuple[Any, str, int]] = []
 
     @property
     def full(self) -> bool:
         """Whether the task takes no input."""
-        return len(self.parked) >= self.limit
+        return len(self.parked) + self.unkept >= self.limit
 
     def park(self, item: Any, failure: str, replay: Replay, now: float) -> None:
         """A call for a tuple or timer raised for the first time."""

@@ -97,9 +97,10 @@ class SweepFiles:
         None can if a newer rewind number stands in the log. None can either if a later epoch of the same number is committed:
         otherwise files would pile up for as long as nothing fails.
         """
-        if name in self.kept:
-            return False
-        epoch, rewind = map(int, name.split("-", 2)[:2])
+        parts = name.split("-", 2)
+        if name in self.kept or len(parts) < 3 or not (parts[0].isdecimal() and parts[1].isdecimal()):
+            return False  # other files, such as those that NFS makes, are left alone
+        epoch, rewind = int(parts[0]), int(parts[1])
         return rewind < self.rewind or (rewind == self.rewind and epoch <= self.epoch)
 
 

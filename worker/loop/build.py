@@ -27,7 +27,7 @@ from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
-from worker.tasks.epoch_bolt import EpochBoltTask, EpochStatefulBoltTask
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
@@ -57,6 +57,8 @@ class TaskEnvironment:
     marks: CallMarks | None = None
     #: Measures the memory of the process; None: it is unknown here.
     growth: MemoryGrowth | None = None
+    #: Turns a time of the clock into wall-clock time.
+    time_of: Callable[[float], float] = lambda moment: moment
     #: Does what a kind of worker does with each new task.
     prepare: Callable[[Task], None] | None = None
     #: Returns what keeps the dead letters of a spout task.
@@ -190,11 +192,10 @@ def build_holding_bolt(
     component, instance = setup.spec.id, setup.instance
     holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
     emitter = holding(component, setup.context.task, outputs, random)
-    if isinstance(instance, TokenSink):
-        return EpochSinkTask(setup, emitter, inputs)
-    if not isinstance(instance, StatefulBolt):
-        return EpochBoltTask(setup, emitter, inputs)
-    kind = EpochStatefulBoltTask if plan.has_epochs else StatefulBoltTask
+    if not plan.has_epochs:
+        kind: type[StatefulBoltTask] = StatefulBoltTask
+    else:
+        kind = EpochSinkTask if isinstance(instance, TokenSink) else EpochBoltTask
     stateful = kind(setup, emitter, inputs, positions_of(plan.topology, component, instance))
     for observer in plan.observers:
         if hasattr(observer, "watch_states"):

@@ -4,7 +4,7 @@
     snapshots/<name>        `worker.epochs.snapshot_files`
 
 A call that fails because the store is away is made again, with growing pauses, until it succeeds: an epoch waits for its store.
-Only the put of a record is not repeated here, since its answer decides (`worker.epochs.log`).
+Only the put of a record is not repeated here: whether it was stored decides what comes next (`worker.epochs.log`).
 Must not know: tasks, epochs that run.
 """
 
@@ -15,11 +15,13 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
 from squall.security.private_files import own_folder
-from squall.stores.files import Files, FilesError, FilesRefused, FilesUnavailable
+from squall.stores.files import Files, FilesUnavailable
+from squall.stores.local import translated
 from squall.stores.opening import open_store
 from topology_api import SquallError
 from worker.epochs.log import PutAnswer
@@ -35,31 +37,29 @@ DIGITS: Final = 12
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
 
-def open_state(path: str, topology: str) -> EpochFiles:
-    """Open the folder of a topology's state below `topology.state.path`, and make it if it is missing. Raises `SquallError` if
-    others may have put anything into it: keys and rows in it are pickled.
-    """
-    folder = Path(path.removeprefix("file://")) / topology
-    try:
-        own_folder(folder)
-    except OSError as error:
-        raise FilesRefused(f"cannot keep the state of topology {topology!r} in {folder}: {error}") from error
-    return EpochFiles(open_store(str(folder)))
-
-
 class EpochFiles:
-    """Log and snapshots of one topology. `files`: a store, whose root is the topology's folder."""
+    """Log and snapshots of one topology, in a folder of its name below `topology.state.path`.
 
-    def __init__(self, files: Files) -> None:
-        self.files = files
+    The first call makes or checks the folder. Any call raises `SquallError` if others may have put anything into it: keys and
+    rows in it are pickled.
+    """
+
+    def __init__(self, path: str, topology: str) -> None:
+        self.folder = Path(path.removeprefix("file://")) / topology
+
+    @cached_property
+    def files(self) -> Files:
+        """The store, whose root is the folder."""
+        try:
+            own_folder(self.folder)
+        except OSError as error:
+            what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
+            raise translated(error, what) from error
+        return open_store(str(self.folder))
 
     def put_record(self, number: int, record: LogRecord) -> PutAnswer:
-        """Put a record if there is none of its number."""
-        try:
-            stored = self.files.put_if_absent(f"{LOG}/{number:0{DIGITS}}", encode_record(record))
-        except FilesUnavailable as error:
-            _log.warning("state of the topology: record %d: %s", number, error)
-            return PutAnswer.UNKNOWN
+        """Put a record if there is none of its number. Raises FilesUnavailable if that is not known."""
+        stored = self.files.put_if_absent(f"{LOG}/{number:0{DIGITS}}", encode_record(record))
         return PutAnswer.STORED if stored else PutAnswer.TAKEN
 
     def records_after(self, number: int) -> list[LogRecord]:
@@ -98,8 +98,12 @@ class InlineCalls:
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
 
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Call a function of `EpochFiles`; `done` gets its result, in the loop."""
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
+        """Call a function of `EpochFiles`; `done` gets its result, in the loop.
+
+        `unknown`: what `done` gets, after a pause, if the store is away; None: the call is made again. In simulated time, a
+        store that is away ends the topology.
+        """
         try:
             self.answers.append((done, job(), None))
         except (SquallError, ValueError) as error:
@@ -121,16 +125,17 @@ class ThreadCalls:
         self.answers: deque[Answer] = deque()
         self.wake = wake
         self.waits_for = ""
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = (
+        self._pause = FIRST_PAUSE
+        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Any] | None] = (
             queue.SimpleQueue()
         )
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"{name}-state", daemon=True)
         self._thread.start()
 
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None:
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
         """See `InlineCalls.call`."""
-        self._jobs.put((job, done))
+        self._jobs.put((job, done, unknown))
 
     def stop(self) -> None:
         """Make no further call."""
@@ -139,20 +144,24 @@ class ThreadCalls:
 
     def _run(self) -> None:
         while not self._stopped.is_set() and (next_job := self._jobs.get()) is not None:
-            job, done = next_job
-            pause = FIRST_PAUSE
-            while not self._stopped.is_set():
-                try:
-                    self.answers.append((done, job(), None))
-                except FilesUnavailable as error:
-                    if not self.waits_for:
-                        _log.warning("the topology waits for the store of its state: %s", error)
-                    self.waits_for = str(error)
-                    self._stopped.wait(pause)
-                    pause = min(2 * pause, LONGEST_PAUSE)
-                    continue
-                except (FilesError, SquallError, ValueError) as error:
-                    self.answers.append((done, None, error))
-                self.waits_for = ""
-                break
+            while not self._stopped.is_set() and not self._try(*next_job):
+                pass
             self.wake()
+
+    def _try(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any) -> bool:
+        """Call the store once; return whether there is an answer."""
+        try:
+            self.answers.append((done, job(), None))
+        except FilesUnavailable as error:
+            if not self.waits_for:
+                _log.warning("the topology waits for the store of its state: %s", error)
+            self.waits_for = str(error)
+            self._stopped.wait(self._pause)
+            self._pause = min(2 * self._pause, LONGEST_PAUSE)
+            if unknown is not None:
+                self.answers.append((done, unknown, None))
+            return unknown is not None
+        except (SquallError, ValueError) as error:
+            self.answers.append((done, None, error))
+        self.waits_for, self._pause = "", FIRST_PAUSE
+        return True

@@ -5,6 +5,7 @@ Must not know: sockets, how epochs are agreed on (`worker.epochs`).
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable
 from random import Random
@@ -18,20 +19,22 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.parking import ParkedLetter, Parking
 from worker.errors.reports import make_report
-from worker.loop.epoch_store import InlineCalls, ThreadCalls, open_state
+from worker.loop.epoch_store import EpochFiles, InlineCalls, ThreadCalls
 from worker.loop.epochs import Epochs, StoreCalls
 from worker.loop.links import Links
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.routing.outbox import Outbox
 from worker.tasks.bolt import BoltTask
-from worker.tasks.epoch_bolt import EpochBolt, EpochSetup
+from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
 #: The most parked tuples of a task; at the limit it takes no input.
 MOST_PARKED: Final = 1000
+#: The length of the id of a bolt's letter.
+ID_DIGITS: Final = 24
 
 
 class EpochLinks(Links):
@@ -104,32 +107,34 @@ class EpochWorker(Worker):
 
     def prepare_task(self, task: Task) -> None:
         """Give a new task its part in epochs."""
-        assert isinstance(task, EpochBolt | EpochSpoutTask)
-        plan, conf = self.plan, self.plan.conf_of(task.spec.id)
-        keeper = self.environment.letters(task.id)
+        assert isinstance(task, EpochBoltTask | EpochSpoutTask)
+        plan, conf, time_of = self.plan, self.plan.conf_of(task.spec.id), self.environment.time_of
         give_up = conf["topology.outage.give.up.secs"]
+        sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
         task.join_epochs(
             EpochSetup(
-                to_wall=keeper.time_of,
-                from_wall=lambda time: time - (keeper.time_of(self.now()) - self.now()),
+                to_wall=time_of,
+                from_wall=lambda time: time - (time_of(self.now()) - self.now()),
                 names=plan.names,
-                replay=replay_of(plan, task.spec.id),
+                replay=replay_of(plan),
+                alignment=Alignment([plan.names[source] for source in sources]),
                 parking=Parking(plan.names[task.id], MOST_PARKED),
                 give_up_secs=None if give_up is None else float(give_up),
                 most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             )
         )
-        if isinstance(task, EpochBolt):
-            task.sources = frozenset(plan.end_sources(task.spec.id))
-            task.fields_of = lambda component, stream: (
-                plan.topology.component(component).outputs[stream].fields
-            )
+        if isinstance(task, EpochBoltTask):
+            task.sources = frozenset(sources)
+            task.fields_of = {
+                (each.source, each.stream): plan.topology.component(each.source).outputs[each.stream].fields
+                for each in task.spec.inputs
+            }
 
     def begin_epochs(self) -> None:
         """All tasks are opened: restore the last commit, and go on from there."""
         plan = self.plan
-        tasks = [task for task in self.tasks.values() if isinstance(task, EpochBolt | EpochSpoutTask)]
-        files = open_state(plan.conf["topology.state.path"], plan.topology.name)
+        tasks = [task for task in self.tasks.values() if isinstance(task, EpochBoltTask | EpochSpoutTask)]
+        files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
         calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
         leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"
         names = {plan.names[task.id]: plan.incarnation.restart for task in tasks}
@@ -141,17 +146,10 @@ class EpochWorker(Worker):
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
-        alignments = {
-            task.id: Alignment([plan.names[source] for source in plan.end_sources(task.spec.id)])
-            if isinstance(task, EpochBolt)
-            else Alignment(())
-            for task in tasks
-        }
         targets = {task.id: plan.end_targets(task.spec.id) for task in tasks}
         self.links.epochs = self.epochs = Epochs(
             self,
             tasks,
-            alignments,
             targets,
             coordinator,
             files,
@@ -191,9 +189,10 @@ class EpochWorker(Worker):
         return super().drained and (self.epochs is None or self.epochs.halted)
 
     def set_active(self, active: bool) -> None:
-        if self.epochs is not None and self.draining:
-            self.epochs.halted = False
-            self.epochs.coordinate(self.epochs.coordinator.call_off(self.now()))
+        if self.epochs is not None and self.epochs.coordinator.change_wanted:
+            # The change does not take place. The spouts have stopped, so all goes on from the last commit, as after a restart.
+            self.draining = False
+            self.replan(self.plan)
         super().set_active(active)
 
     def end(self, error: SquallError) -> None:
@@ -211,11 +210,7 @@ class EpochWorker(Worker):
         if self.epochs is None:
             if not self.table.opened:
                 return self.threads.visit(self.now()) | self.collect_threads()
-            try:
-                self.begin_epochs()
-            except SquallError as error:
-                self.end(error)
-                return True
+            self.begin_epochs()
         assert self.epochs is not None
         busy = self.epochs.step(self.now())
         if not self.epochs.running:
@@ -236,7 +231,7 @@ class EpochWorker(Worker):
 
     def ran(self, task: Task, now: float) -> None:
         if task.jobs == 1 and self.epochs is not None:
-            assert isinstance(task, EpochBolt | EpochSpoutTask)
+            assert isinstance(task, EpochBoltTask | EpochSpoutTask)
             self.epochs.collect(task)
         super().ran(task, now)
 
@@ -254,41 +249,45 @@ class EpochWorker(Worker):
         """See `EpochHost`."""
         self.execute(task, job)
 
-    def enter_inbox(self, task: EpochBolt, batch: Batch) -> None:
+    def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
         """See `EpochHost`."""
         self.links.enter_inbox(task, batch)
 
-    def keep_letters(self, task: Task, letters: list[ParkedLetter]) -> bool:
+    def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """See `EpochHost`."""
         keeper = self.environment.letters(task.id)
-        given_up = [letter_of(task, letter, keeper.time_of(self.now())) for letter in letters]
+        now = keeper.time_of(self.now())
+        given_up = [letter_of(task, letter, lineage, now) for letter in letters]
+        if again:
+            known = keeper.known([each.letter.id for each in given_up])
+            given_up = [each for each in given_up if each.letter.id not in known]
         return keeper.keep(given_up) == len(given_up)
 
 
-def replay_of(plan: WorkerPlan, component: str) -> Replay:
-    """Return the policy for tuples that fail in a component: that of the first spout, by name, that has one."""
+def replay_of(plan: WorkerPlan) -> Replay:
+    """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
     found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
     return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
 
 
-def letter_of(task: Task, letter: ParkedLetter, now: float) -> GivenUp:
+def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
     """Return the dead letter of a tuple that was given up in a bolt task."""
     source, _, stream, packed = letter.item
-    assert isinstance(task, EpochBolt)
+    assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
     values, as_text = shown_values(row)
     context = task.context
     failure = Failure("failed", task.spec.id, task.id, letter.failure, letter.attempts)
     return GivenUp(
         DeadLetter(
-            id=letter.id,
+            id=hashlib.sha256(f"{lineage}/{letter.id}".encode()).hexdigest()[:ID_DIGITS],
             topology=context.topology,
             topology_id=context.topology_id,
             component=context.component,
             task=context.task,
             stream=stream,
             message_id="",
-            fields=tuple(task.fields_of(source, stream)),
+            fields=tuple(task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from squall.transport.frames import Batch
-from topology_api import SquallError
+from topology_api import SquallError, StateError
 from topology_api.tuples import Source
-from worker.epochs.alignment import Alignment
+from worker.epochs.after_commit import LETTERS, ROWS
 from worker.epochs.coordinator import (
     Coordinator,
     CoordinatorEffect,
@@ -29,7 +29,7 @@ from worker.epochs.coordinator import (
     SendToTask,
 )
 from worker.epochs.emissions import Emissions
-from worker.epochs.log import LeadLost, PutRecord, ReadLog
+from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import Barrier, EndMark, RestoreTask, Rows, SnapshotMarker, ToCoordinator, ToTask
 from worker.epochs.parking import ParkedLetter
 from worker.epochs.participant import (
@@ -45,12 +45,12 @@ from worker.epochs.participant import (
     TaskEffect,
     WriteSnapshot,
 )
-from worker.epochs.records import SnapshotFile
+from worker.epochs.records import BadLog, SnapshotFile
 from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot
 from worker.loop.epoch_store import Answer, EpochFiles
-from worker.tasks.epoch_bolt import EpochBolt, EpochStatefulBoltTask, MarkerBatch
-from worker.tasks.epoch_sink import EpochSinkTask, RowsWereWritten, TokenWasRead
+from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
+from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 
@@ -58,13 +58,15 @@ _log = logging.getLogger(__name__)
 
 #: Seconds until what could not be shown outside is shown again.
 SHOW_PAUSE: Final = 1.0
+#: After how many seconds the log says which tasks an epoch waits for.
+LONG_END: Final = 10.0
 #: The length of a lineage's name in tokens.
 LINEAGE_DIGITS: Final = 16
 
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
 
-EpochTask = EpochBolt | EpochSpoutTask
+EpochTask = EpochBoltTask | EpochSpoutTask
 
 
 class StoreCalls(Protocol):
@@ -75,7 +77,7 @@ class StoreCalls(Protocol):
     @property
     def waits_for(self) -> str: ...
 
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None]) -> None: ...
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -86,11 +88,11 @@ class EpochHost(Protocol):
     def run_job(self, task: Task, job: Callable[[], Any]) -> None:
         """Run user code of a task, in its thread."""
 
-    def enter_inbox(self, task: EpochBolt, batch: Batch) -> None:
+    def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
         """Put a batch into the inbox of a bolt task."""
 
-    def keep_letters(self, task: Task, letters: list[ParkedLetter]) -> bool:
-        """Keep dead letters; return whether all of them are kept."""
+    def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
+        """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
 
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
@@ -103,7 +105,6 @@ class Epochs:
         self,
         host: EpochHost,
         tasks: list[EpochTask],
-        alignments: dict[int, Alignment],
         targets: dict[int, list[int]],
         coordinator: Coordinator,
         files: EpochFiles,
@@ -122,7 +123,7 @@ class Epochs:
             task.id: Participant(
                 self.names[task.id],
                 incarnation,
-                alignments[task.id],
+                task.epochs.alignment,
                 task.epochs.parking,
                 task.emissions if isinstance(task, EpochSpoutTask) else Emissions(True),
                 partial(own_file, self.names[task.id]),
@@ -134,13 +135,15 @@ class Epochs:
         self.mail: deque[Callable[[], None]] = deque()
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
-        self.sources: dict[int, Source] = {}
         self.resumed: set[int] = set()
         self.later: list[tuple[float, Callable[[], None]]] = []
         #: The sum of what the tasks had done when the last epoch began to end.
         self.activity = -1
         self.begun = self.over = self.halted = self.hurried = False
-        self.why = ""
+        #: Since when an epoch is ending; None: the log has said that it takes long.
+        self.ending_since: float | None = None
+        #: The tasks whose letters were shown by this process.
+        self.showed_letters: set[int] = set()
 
     @property
     def running(self) -> bool:
@@ -165,7 +168,11 @@ class Epochs:
             if error is not None:
                 self.host.end(error if isinstance(error, SquallError) else SquallError(str(error)))
                 return True
-            done(result)
+            try:
+                done(result)
+            except BadLog as error:
+                self.host.end(SquallError(str(error)))
+                return True
         due = [job for at, job in self.later if at <= now]
         self.later = [entry for entry in self.later if entry[0] > now]
         self.mail.extend(due)
@@ -176,6 +183,7 @@ class Epochs:
             self.mail.popleft()()
         if self.running:
             busy |= self.take_markers()
+            self.watch_the_end(now)
         return busy
 
     def next_time(self) -> float | None:
@@ -185,13 +193,27 @@ class Epochs:
             times.append(self.coordinator.next_begin)
         return min(times, default=None)
 
+    def watch_the_end(self, now: float) -> None:
+        """Log which tasks hold up the end of an epoch, once, if it takes long."""
+        coordinator = self.coordinator
+        if coordinator.phase is not EpochPhase.ALIGNING:
+            self.ending_since = now
+        elif self.ending_since is not None and now - self.ending_since >= max(LONG_END, coordinator.interval):
+            _log.warning(
+                "epoch %d has not ended for %.0f s: it waits for %s",
+                coordinator.view.next_epoch,
+                now - self.ending_since,
+                ", ".join(sorted(coordinator.waiting)) or "the store",
+            )
+            self.ending_since = None
+
     def is_quiet(self, now: float) -> bool:
         """Return whether an epoch is due in which nothing has happened: then none is committed, and the log does not grow."""
         coordinator = self.coordinator
         if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin or coordinator.stopping:
             return False
         activity = sum(activity_of(task) for task in self.tasks.values())
-        if activity != self.activity or coordinator.view.newest is None or coordinator.applying:
+        if activity != self.activity or coordinator.view.newest is None:
             self.activity = activity
             return False
         coordinator.next_begin = now + coordinator.interval
@@ -208,16 +230,19 @@ class Epochs:
 
     def collect(self, task: EpochTask) -> None:
         """Follow what a task's last run has left: answers of the outside, and the marker that it has reached."""
-        # What follows from an answer may run in the loop, and leave the next one.
         while isinstance(task, EpochSinkTask) and task.answers:
-            answers, task.answers = task.answers, []
-            for answer in answers:
-                self.outside_answered(task, answer)
+            task.answers.pop(0)()
         if not task.reached:
             return
         reached, task.reached = task.reached, []
         participant = self.participants[task.id]
         for each in reached:
+            # As they are now: what has left since the task reached the marker is in front of the barrier.
+            try:
+                each.content.outboxes = rows_in_outboxes(task.emitter, task.epochs.names)
+            except StateError as error:
+                self.host.end(error)
+                return
             effects = participant.end_epoch(
                 each.marker, each.content, each.finished, each.rows, False, self.now()
             )
@@ -226,7 +251,7 @@ class Epochs:
     def all_ended(self) -> None:
         """All tasks have ended: their last epoch need not wait for its time. Later ones have to: there are some while what is
         committed cannot be shown outside."""
-        if not self.hurried:
+        if not self.hurried and self.coordinator.phase is EpochPhase.OPEN:
             self.hurried = True
             self.coordinator.next_begin = 0.0
 
@@ -252,7 +277,7 @@ class Epochs:
                     self.host.enter_inbox(task, MarkerBatch(item, NO_SOURCE, task.id))
                 continue
             source, what = item
-            assert isinstance(task, EpochBolt)
+            assert isinstance(task, EpochBoltTask)
             batch = self.end_marks.pop((source, task.id)) if isinstance(what, EndMark) else what.rows[0]
             self.host.enter_inbox(task, batch)
 
@@ -276,7 +301,9 @@ class Epochs:
             elif isinstance(effect, PutRecord):
                 job = partial(self.files.put_record, effect.number, effect.record)
                 self.calls.call(
-                    job, lambda answer: self.coordinate(self.coordinator.put_answered(answer, self.now()))
+                    job,
+                    lambda answer: self.coordinate(self.coordinator.put_answered(answer, self.now())),
+                    PutAnswer.UNKNOWN,
                 )
             elif isinstance(effect, ReadLog):
                 read = partial(self.files.records_after, effect.after)
@@ -288,11 +315,11 @@ class Epochs:
             elif isinstance(effect, ReadyForChange):
                 self.halted = True
             elif isinstance(effect, EpochsEnded):
-                self.over, self.why = True, effect.reason
+                self.over = True
             elif isinstance(effect, LeadLost):
                 self.host.end(
                     SquallError(
-                        f"another worker leads the topology whose state is in {self.files.files.root}: this one ends. Two "
+                        f"another worker leads the topology whose state is in {self.files.folder}: this one ends. Two "
                         "topologies of one name need a topology.state.path each"
                     )
                 )
@@ -307,7 +334,7 @@ class Epochs:
         changed += [f"{name} is new" for name in sorted(here - there)]
         self.host.end(
             SquallError(
-                f"the state in {self.files.files.root} is of other tasks: {', '.join(changed)}. In this release components and "
+                f"the state in {self.files.folder} is of other tasks: {', '.join(changed)}. In this release components and "
                 "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"
             )
         )
@@ -315,7 +342,7 @@ class Epochs:
 
     def tell_task(self, task: int, message: ToTask) -> None:
         """Deliver a message of the coordinator."""
-        self.perform(self.tasks[task], self.participants[task].message(message))
+        self.go_on(self.tasks[task], self.participants[task].message(message))
 
     def tell_coordinator(self, task: int, message: ToCoordinator) -> None:
         """Deliver a message to the coordinator."""
@@ -341,23 +368,19 @@ class Epochs:
                 done = partial(self.snapshots_read, task, effect.rewind)
                 self.calls.call(partial(self.files.read_snapshots, effect.files), done)
             elif isinstance(effect, LoadSnapshot):
-                self.load(task, effect.snapshot)
+                self.host.run_job(task, partial(task.begin_with, effect.snapshot))
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
                 if self.running:
                     epoch = self.coordinator.view.epoch
                     how = f"goes on from epoch {epoch}" if epoch else "begins"
-                    _log.info("the state in %s %s", self.files.files.root, how)
+                    _log.info("the state in %s %s", self.files.folder, how)
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
                 task.forget_unsent()
             elif isinstance(effect, ReadToken | WriteRows):
                 assert isinstance(task, EpochSinkTask)
-                token = self.token_of(task, effect.index)
-                if isinstance(effect, ReadToken):
-                    self.host.run_job(task, partial(task.read_token, effect, token))
-                else:
-                    self.host.run_job(task, partial(task.write_rows, effect, token))
+                self.ask_outside(task, participant.rewind, effect)
             elif isinstance(effect, ShowLetters):
                 self.show_letters(task, participant.rewind, effect)
             else:
@@ -372,50 +395,67 @@ class Epochs:
         participant = self.participants[task.id]
         self.perform(task, participant.snapshots_read(rewind, found, only_one, self.now()))
 
-    def load(self, task: EpochTask, snapshot: TaskSnapshot | None) -> None:
-        """Make a task what a snapshot says."""
-        if isinstance(task, EpochSpoutTask):
-            self.host.run_job(task, partial(task.load, snapshot))
-        elif snapshot is not None:
-            self.host.run_job(task, partial(task.begin_with, snapshot))
+    # The outside.
 
-    def token_of(self, task: EpochTask, index: int) -> str:
-        """Return the name of a token: of a lineage, a component and an index."""
-        lineage = hashlib.sha256(self.coordinator.view.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
-        return f"{task.context.topology}/{task.spec.id}/{index}/{lineage}"
+    @property
+    def lineage(self) -> str:
+        """The name of this state in tokens and letters."""
+        return hashlib.sha256(self.coordinator.view.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
 
-    def outside_answered(self, task: EpochSinkTask, answer: TokenWasRead | RowsWereWritten) -> None:
-        """The outside has answered, or not: then it is asked again later."""
-        participant, rewind = self.participants[task.id], self.participants[task.id].rewind
-        if isinstance(answer, TokenWasRead):
-            follow = partial(participant.token_read, rewind, answer.index, answer.number)
-            failed = answer.number is None
+    def ask_outside(self, task: EpochSinkTask, rewind: int, show: ReadToken | WriteRows) -> None:
+        """Let a task of a token sink call the outside."""
+        token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
+        if isinstance(show, ReadToken):
+            self.host.run_job(
+                task, partial(task.read_token, token, partial(self.token_read, task, rewind, show.index))
+            )
         else:
-            follow = partial(participant.shown, rewind, answer.answer)
-            failed = answer.answer is ShowAnswer.UNKNOWN
-        due = self.now() + SHOW_PAUSE if failed else self.now()
-        self.later.append((due, lambda: self.perform(task, follow())))
+            self.host.run_job(task, partial(task.write_rows, show, token, partial(self.shown, task, rewind)))
+
+    def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
+        """The outside has said the number of a token, or not."""
+        participant = self.participants[task.id]
+        follow = partial(participant.token_read, rewind, index, number)
+        self.follow_later(task, follow, answered=number is not None)
+
+    def shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
+        """The outside has said whether it shows what it should, or not."""
+        follow = partial(self.participants[task.id].shown, rewind, answer)
+        self.follow_later(task, follow, answered=answer is not ShowAnswer.UNKNOWN)
+
+    def follow_later(self, task: EpochTask, follow: Callable[[], list[TaskEffect]], answered: bool) -> None:
+        """Go on after an answer; without one, after a pause."""
+        due = self.now() if answered else self.now() + SHOW_PAUSE
+        self.later.append((due, lambda: self.go_on(task, follow())))
+
+    def go_on(self, task: EpochTask, effects: list[TaskEffect]) -> None:
+        """Do what follows from a message or an answer, and say to the task how much is left to be shown outside."""
+        after_commit = self.participants[task.id].after_commit
+        waiting = [outcome for outcome in after_commit.outcomes if outcome.epoch <= after_commit.committed]
+        if isinstance(task, EpochSinkTask):
+            rows = {outcome.epoch for outcome in waiting if outcome.kind == ROWS}
+            task.left_to_write(after_commit.committed, rows)
+        letters = [outcome.value for outcome in waiting if outcome.kind == LETTERS]
+        task.epochs.parking.unkept = sum(map(len, letters))
+        self.perform(task, effects)
 
     def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
         """Keep dead letters; try again later if they cannot be kept."""
         letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
-        answer = partial(self.letters_shown, task, rewind)
-        if self.host.keep_letters(task, letters):
-            self.mail.append(partial(answer, ShowAnswer.DONE))
-        else:
-            self.later.append((self.now() + SHOW_PAUSE, partial(answer, ShowAnswer.UNKNOWN)))
-
-    def letters_shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
-        """Dead letters are kept, or not."""
-        self.perform(task, self.participants[task.id].shown(rewind, answer))
+        # The process before this one may have kept them, without being able to say so.
+        again = task.id not in self.showed_letters
+        kept = self.host.keep_letters(task, letters, self.lineage, again)
+        if kept:
+            self.showed_letters.add(task.id)
+        self.shown(task, rewind, ShowAnswer.DONE if kept else ShowAnswer.UNKNOWN)
 
 
 def activity_of(task: EpochTask) -> int:
     """Return a number that grows with everything that a task does and a snapshot would show."""
     done = task.executed + task.emitter.emitted + task.failed + task.ended
-    if isinstance(task, EpochStatefulBoltTask):
-        done += task.table.turn
-    return done + (task.finished if isinstance(task, EpochSpoutTask) else task.end_called)
+    if isinstance(task, EpochSpoutTask):
+        return done + task.finished
+    return done + task.table.turn + task.end_called
 
 
 def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:

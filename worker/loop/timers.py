@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from worker.loop.plan import WorkerPlan
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
-from worker.tasks.epoch_bolt import EpochBolt
 from worker.tasks.stateful_bolt import StatefulBoltTask
 from worker.tracking.timing_wheel import TICKS_PER_TIMEOUT
 
@@ -30,7 +29,7 @@ class Timers:
         self.now = now
         self.ticks: list[tuple[float, int, float, BoltTask]] = []
         self.batch_bolts: list[BatchBoltTask] = []
-        self.stateful_bolts: list[StatefulBoltTask | EpochBolt] = []
+        self.stateful_bolts: list[StatefulBoltTask] = []
         #: Bolt tasks that were down after their last run.
         self.probing: dict[int, BoltTask] = {}
         self.assign(plan)
@@ -52,7 +51,7 @@ class Timers:
         for bolt in bolts:
             if isinstance(bolt, BatchBoltTask):
                 self.batch_bolts.append(bolt)
-            if isinstance(bolt, StatefulBoltTask | EpochBolt):
+            if isinstance(bolt, StatefulBoltTask):
                 self.stateful_bolts.append(bolt)
             if interval := tick_interval(bolt):
                 heapq.heappush(self.ticks, (self.now + interval, bolt.id, interval, bolt))
@@ -68,7 +67,7 @@ class Timers:
         return due
 
     @property
-    def timed_bolts(self) -> list[BatchBoltTask | StatefulBoltTask | EpochBolt]:
+    def timed_bolts(self) -> list[BatchBoltTask | StatefulBoltTask]:
         """The tasks that have something to do at a certain time even if nothing arrives."""
         return [*self.batch_bolts, *self.stateful_bolts]
 

@@ -483,7 +483,8 @@ class Worker:
         if not self.started or self.stopped or self.crash:
             return None
         times = [spout.next_time() for spout in self.spouts if not spout.busy]
-        times += [bolt.next_deadline() for bolt in self.timers.timed_bolts]
+        timed = self.timers.timed_bolts  # what runs, or cannot, is looked at again when that ends
+        times += [bolt.next_deadline() for bolt in timed if not (bolt.busy or bolt.blocked or bolt.yielded)]
         times += [self.timers.next_tick(), self.timers.next_probe(), self.asyncio_driver.next_time()]
         if any(spout.tracker.pending for spout in self.spouts):
             times.append(self.timers.next_expiry)

@@ -181,6 +181,7 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     daemon.heartbeat = Heartbeat(daemon, sockets.address, calls, flags)
     daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
     daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
+    worker.environment.time_of = daemon.wall_clock.time_of
     if root := os.environ.get(worker_files.LETTERS):
         letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
         worker.environment.letters = letters.keeper_of

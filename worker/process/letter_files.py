@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -21,7 +21,7 @@ from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, valu
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from topology_api.errors import SquallError
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBolt
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tracking.dead_letters import GivenUp, NotKept
 
@@ -91,6 +91,11 @@ class LetterFiles:
         if done < len(letters):
             self.why_not = is_full(self.folder.path, self.most)
         return done
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """See `LetterKeeper`."""
+        files = [self.folder.read(file.name)[0] for file in self.folder.files()]
+        return {kept.letter.id for letters in files for kept in letters} & {*ids}
 
     def _within(self, kept: KeptLetter) -> KeptLetter:
         """Return a letter that has room in an empty folder: for a larger one the spout would wait for ever."""
@@ -241,7 +246,7 @@ class Letters:
         there = {(task, id, file.stamp) for task, id, file in self.folder.resends() if task in tasks}
         new = there - {each for each in self.handed if tasks.get(each[0]) is before.get(each[0])}
         self.handed = there
-        bolts = {id for id, task in dict(self.worker.tasks).items() if isinstance(task, EpochBolt)}
+        bolts = {id for id, task in dict(self.worker.tasks).items() if isinstance(task, EpochBoltTask)}
         for task, id, _ in self.folder.resends():
             if task in bolts:
                 self.keeper_of(task).withdraw(id, NOT_AGAIN)

@@ -1,4 +1,6 @@
-"""Bolt tasks of topologies with epochs: each call is all or nothing, a failed tuple waits here, and a marker ends an epoch.
+"""A bolt task in a topology with epochs: each call is all or nothing, a failed tuple waits here, and a marker ends an epoch.
+
+A bolt without state is run as a stateful bolt that declares none.
 
 A tuple whose call raises is not emitted again from its spout, since the bolts before this one have counted it. It is *parked*:
 its edge is acked, it is tried again here after the delays of the spout's `Replay`, and becomes a dead letter in the end. When
@@ -10,23 +12,41 @@ Must not know: links, trackers, coordinators, files.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.tuples import SETTLED, Source, Tuple
-from worker.epochs.messages import SnapshotMarker
+from worker.epochs.alignment import Alignment
+from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
+from worker.errors.reports import failure_text
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
-from worker.tasks.bolt import BoltTask, make_tuple
-from worker.tasks.emitter import NOTHING, Emitter
-from worker.tasks.holding import HoldingEmitter
+from worker.tasks.bolt import BoltTask
+from worker.tasks.emitter import Emitter
 from worker.tasks.stateful_bolt import StatefulBoltTask
+
+#: What helps where a snapshot does not fit the topology.
+ANOTHER_PATH: Final = "submit the topology as it was, or set another topology.state.path"
+
+
+def not_kept(where: str, what: str, error: Exception) -> StateError:
+    """Return the error for something that cannot be pickled."""
+    return StateError(
+        f"{where}: {what} cannot be kept in a snapshot: {failure_text(error)}. With topology.state.path all values must be "
+        "such that pickle can carry them"
+    )
+
+
+def unreadable(where: str, epoch: int, error: Exception) -> StateError:
+    """Return the error for a snapshot that does not fit its task."""
+    if isinstance(error, StateError):
+        return error
+    return StateError(f"{where} cannot read its snapshot of epoch {epoch}: {failure_text(error)}")
 
 
 class MarkerBatch(Batch):
@@ -47,6 +67,7 @@ class EpochSetup:
     names: dict[int, str]
     #: The policy of the spouts before this task.
     replay: Replay
+    alignment: Alignment
     parking: Parking
     #: Seconds after which a parked tuple is given up although no failure counts against it; None: never.
     give_up_secs: float | None
@@ -66,19 +87,33 @@ class ReachedMarker:
     rows: bytes | None = None
 
 
-def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> Iterator[tuple[str, str, list[Any]]]:
-    """Yield (target task, stream, rows), the rows as one pickle, of each outbox that holds some."""
+def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> list[tuple[str, str, list[Any]]]:
+    """Return (target task, stream, rows), the rows as one pickle, of each outbox that holds some. Raises StateError."""
+    found: list[tuple[str, str, list[Any]]] = []
     for box in emitter.dirty:
         if box.rows:
-            yield names[box.target], box.source.stream, [dumps_by_value([tuple(row) for row in box.rows], 5)]
+            try:
+                packed = dumps_by_value([tuple(row) for row in box.rows], 5)
+            except Exception as error:
+                raise not_kept(emitter.where(), f"a tuple on stream {box.source.stream!r}", error) from error
+            found.append((names[box.target], box.source.stream, [packed]))
+    return found
 
 
 def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], names: dict[int, str]) -> None:
-    """Put rows back into the outboxes from which they were taken. They are in no tree: their spouts have counted them."""
+    """Put rows back into the outboxes from which they were taken. They are in no tree: their spouts have counted them. Raises
+    StateError for an outbox that is gone.
+    """
     boxes = {(names[box.target], box.source.stream): box for box in emitter.boxes()}
     for target, stream, packed in content:
+        box = boxes.get((target, stream))
+        if box is None:
+            raise StateError(
+                f"{emitter.where()} has tuples on stream {stream!r} for task {target}, which does not read it any more: "
+                f"{ANOTHER_PATH}"
+            )
         for row in pickle.loads(packed[0]):
-            emitter.put(boxes[target, stream], row, [])
+            emitter.put(box, row, [])
 
 
 def drop_outboxes(emitter: Emitter) -> None:
@@ -88,11 +123,14 @@ def drop_outboxes(emitter: Emitter) -> None:
         box.dequeue(len(box.rows))
 
 
-class EpochBolt(BoltTask):
-    """What bolt tasks of topologies with epochs share."""
+class EpochBoltTask(StatefulBoltTask):
+    """One task of a bolt."""
 
-    emitter: HoldingEmitter
     epochs: EpochSetup
+    #: The tasks whose end marks this task gets.
+    sources: frozenset[int]
+    #: The fields of an input stream, by component and stream.
+    fields_of: dict[tuple[str, str], tuple[str, ...]]
     #: Markers that the task has reached, for the worker to collect after the run.
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
@@ -111,44 +149,54 @@ class EpochBolt(BoltTask):
         if not self.take_marker():
             super().take_input(most_emits)
 
-    def take_marker(self) -> bool:
-        """Note what the task holds if a marker is the next in its inbox; return whether there was one."""
-        first = self.inbox[0] if self.inbox else None
-        if not isinstance(first, MarkerBatch) or self.reached:
-            return False
-        self.inbox.popleft()
-        setup, marker = self.epochs, first.marker
-        content = TaskSnapshot(setup.names[self.id], marker.epoch, 0, 0)
-        try:
-            content.state = self.saved()
-        except StateError as error:
-            self.report(self.method, error)
-            self.crash_on_error = True
-            return True
-        content.outboxes = list(rows_in_outboxes(self.emitter, setup.names))
-        content.ended = [setup.names[task] for task in self.epoch_inputs() if task not in self.inputs.open]
-        self.reached.append(ReachedMarker(marker, content, self.ended and not self.parking.parked))
-        return True
-
-    def epoch_inputs(self) -> list[int]:
-        """Return the tasks whose end marks this task waits for."""
-        return [task for task in self.epochs.names if task in self.sources]
-
-    #: The tasks whose end marks this task gets.
-    sources: frozenset[int] = frozenset()
-
     @property
     def marker_waits(self) -> bool:
-        """Whether a marker is the next in the inbox. The loop may ask while the task's thread takes its input."""
+        """Whether a marker is the next in the inbox, and no call is under way. The loop may ask while the thread runs."""
         try:
-            return isinstance(self.inbox[0], MarkerBatch)
+            return isinstance(self.inbox[0], MarkerBatch) and not self.yielded
         except IndexError:
             return False
+
+    def take_marker(self) -> bool:
+        """Note what the task holds if a marker is the next in its inbox; return whether there was one."""
+        if not self.marker_waits or self.reached:
+            return False
+        first = self.inbox.popleft()
+        assert isinstance(first, MarkerBatch)
+        names, marker = self.epochs.names, first.marker
+        content = TaskSnapshot(names[self.id], marker.epoch, 0, 0)
+        content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
+        try:
+            content.state = self.saved()
+            rows = self.packed_rows(marker.epoch)
+        except Exception as error:
+            self.cannot_keep(error)
+            return True
+        self.reached.append(ReachedMarker(marker, content, self.ended and not self.parking.parked, rows))
+        return True
+
+    def packed_rows(self, epoch: int) -> bytes | None:
+        """Return the rows of a token sink in the epoch that ends."""
+        return None
+
+    def cannot_keep(self, error: Exception) -> None:
+        """End the topology, because of something that no snapshot can hold."""
+        if not isinstance(error, StateError):
+            error = not_kept(self.emitter.where(), "what it holds", error)
+        self.report(self.method, error)
+        self.crash_on_error = True
 
     def may_execute(self, now: float) -> bool:
         if self.reached or (self.parking.full and not self.marker_waits):
             return False
         return self.marker_waits or super().may_execute(now)
+
+    def waiting_roots(self) -> set[int]:
+        roots = super().waiting_roots()
+        for _, held in list(self.epochs.alignment.held):  # behind a barrier
+            if isinstance(held, Rows):
+                roots |= held.rows[0].waiting_roots(0)
+        return roots
 
     def idle(self) -> bool:
         return not (self.reached or self.parking.parked) and super().idle()
@@ -160,26 +208,65 @@ class EpochBolt(BoltTask):
     # What a snapshot holds.
 
     def saved(self) -> dict[str, Any]:
-        """Return what the task's own snapshot holds."""
-        return {"end_called": self.end_called, "ended": self.ended}
+        """Return what the task's own snapshot holds. Raises StateError."""
+        to_wall, times = self.epochs.to_wall, self.timers.times
+        retried = [
+            (original(key), name, to_wall(again), to_wall(time), pause)
+            for (key, name), (again, time, pause) in self.retried.items()
+            if times.get(key, {}).get(name) == again  # it was neither cancelled nor set to another time since
+        ]
+        return {
+            "end_called": self.end_called,
+            "ended": self.ended,
+            "states": save_states(self.states, to_wall),
+            "timers": save_timers(self.timers, to_wall),
+            "retried": dumps_by_value(retried, 5) if retried else b"",
+        }
 
-    def begin_with(self, snapshot: TaskSnapshot) -> None:
-        """Become what a snapshot says; the task is abandoned if it cannot. It has just been prepared."""
+    def begin_with(self, snapshot: TaskSnapshot | None) -> None:
+        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been prepared."""
+        if snapshot is None:
+            return
         try:
             self.load(snapshot)
-        except StateError as error:
-            self.abandoned = self.report("prepare", error)
+        except Exception as error:
+            self.abandoned = self.report("prepare", unreadable(self.emitter.where(), snapshot.epoch, error))
 
     def load(self, snapshot: TaskSnapshot) -> None:
-        """Become what a snapshot says. Raises StateError for state that does not fit the bolt."""
-        names = {name: task for task, name in self.epochs.names.items()}
+        """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
+        setup, saved = self.epochs, snapshot.state
+        names = {name: task for task, name in setup.names.items()}
         for name in snapshot.ended:
-            if name in names:
-                self.inputs.ended(names[name])
-        self.end_called, self.ended = snapshot.state["end_called"], snapshot.state["ended"]
-        fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
+            self.inputs.ended(names[name])
+        self.end_called, self.ended = saved["end_called"], saved["ended"]
+        fill_outboxes(self.emitter, snapshot.outboxes, setup.names)
+        for item, _, _ in snapshot.parked:
+            component, _, stream, _ = item
+            if (component, stream) not in self.fields_of:
+                raise StateError(
+                    f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
+                    f"next try, and does not read this stream any more: {ANOTHER_PATH}"
+                )
+        load_states(self.states, saved.get("states", {}), setup.from_wall)
+        load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
+        for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
+            again = self.timers.times[canonical(key)][name]  # as it was loaded
+            self.retried[canonical(key), name] = (again, setup.from_wall(time), pause)
 
     # Parked tuples.
+
+    def commit(self) -> None:
+        if not self.finals:
+            super().commit()
+            return
+        failed = next((final for final in self.finals if final[2]), None)
+        if failed is None:
+            super().commit()
+            return
+        # A tuple that its own call fails is like one whose call raises: what the call did has not happened.
+        self.undo()
+        tup, _, (reason,) = failed
+        BoltTask.fail(self, tup, reason)
 
     def give_up(self, tup: Tuple, failure: Failure) -> None:
         """Park a tuple instead of failing its trees."""
@@ -187,7 +274,10 @@ class EpochBolt(BoltTask):
         if self.on_failure is not None:
             self.on_failure(tup, failure)
         self.last_error = failure.error
-        self.park(tup, failure)
+        try:
+            self.park(tup, failure)
+        except Exception as error:
+            self.cannot_keep(error)
         self.xors.add_tuple(tup)
         tup._root = SETTLED
         if self.observer is not None:
@@ -195,27 +285,27 @@ class EpochBolt(BoltTask):
 
     def park(self, tup: Tuple, failure: Failure) -> None:
         """Let a tuple wait for its next try, or make it a dead letter."""
-        now, replay, parking, text = self.now(), self.epochs.replay, self.parking, failure.error or ""
+        now, parking, text = self.now(), self.parking, failure.error or ""
         parked, self.trying = self.trying, None
         if parked is None:
             source = tup._source
             values = dumps_by_value(tuple(tup._values), 5)
-            parked = Parked([source.component, source.task, source.stream, values], 0, now, since=now)
-            parked.successes = self.acked
+            item = [source.component, source.task, source.stream, values]
+            parked = Parked(item, 0, now, since=now, successes=self.acked)
         most = self.epochs.give_up_secs
         if most is not None and self.waits_for_stores and parked.tries and now - parked.since >= most:
             parking.give_up(parked, text)
             return
-        counts = failure.attempts == COUNTS or not self.waits_for_stores or self.counts(parked)
+        counts = failure.attempts == COUNTS or not self.waits_for_stores or self.is_counted(parked)
         parked.successes = self.acked
-        parking.failed(parked, text, replay, now, counts)
+        parking.failed(parked, text, self.epochs.replay, now, counts)
 
-    def counts(self, parked: Parked) -> bool:
+    def is_counted(self, parked: Parked) -> bool:
         """Return whether a failure counts against a tuple: the task has worked for others since the one before, or nothing else
         is left to work for."""
         if parked.tries and self.acked > parked.successes:
             return True
-        return self.inputs.outside_ended and not self.inbox and len(self.parking.parked) == 0
+        return self.inputs.outside_ended and not self.inbox and not self.parking.parked
 
     def parked_due(self) -> bool:
         """Return whether a parked tuple may be tried now."""
@@ -237,14 +327,11 @@ class EpochBolt(BoltTask):
                 break
             component, task, stream, values = parked.item
             self.trying = parked
-            source = Source(component, task, stream, self.fields_of(component, stream))
+            source = Source(component, task, stream, self.fields_of[component, stream])
             batch = Batch(source, self.id, [pickle.loads(values)], [0], [0], NO_MORE)
             self.execute_rows(batch, 1, self.limits.emits)
             self.trying = None
             self.executed += 1
-
-    #: The fields of an input stream, by component and stream.
-    fields_of: Callable[[str, str], Any]
 
     # Running.
 
@@ -253,102 +340,21 @@ class EpochBolt(BoltTask):
             return not self.blocked
         if self.parked_due():
             return True
-        if self.parking.full and not self.marker_waits:
-            return bool(self.notices or self.tick_due)
-        if (
-            self.end_due and self.parking.parked and not self.inbox
-        ):  # the end of input waits for the parked tuples
+        full = self.parking.full and not self.marker_waits
+        # The end of input waits for the parked tuples.
+        waits = self.end_due and not self.inbox and bool(self.parking.parked)
+        if full or waits:
             return bool(self.notices or self.tick_due) or self.overdue()
         return super().wants_run()
 
     def overdue(self) -> bool:
-        """Return whether something is due although nothing arrives."""
-        return self.parked_due()
+        return self.parked_due() or super().overdue()
 
     def next_deadline(self) -> float | None:
-        """Return when the next parked tuple is due."""
-        return self.parking.next_due() if self.opened else None
+        times = (super().next_deadline(), self.parking.next_due() if self.opened else None)
+        return min((time for time in times if time is not None), default=None)
 
     def run(self) -> None:
         if not self.yielded:
             self.try_parked()
         super().run()
-
-
-class EpochBoltTask(EpochBolt):
-    """One task of a bolt without state of its own: what a call emits is dropped if it raises."""
-
-    def execute_rows(self, batch: Batch, stop: int, most_emits: int) -> int:
-        """Execute rows of a batch, each as a call of its own; return how many."""
-        emitter, observer = self.emitter, self.observer
-        enough = emitter.emitted + most_emits
-        done = 0
-        for position in range(batch.position, min(stop, len(batch.rows))):
-            tup = make_tuple(batch, position)
-            emitter.anchor = tup
-            if observer is not None:
-                observer.executing(tup)
-            error: BaseException | None = None
-            try:
-                self.execute(tup)
-            except BaseException as raised:
-                error = raised
-            if observer is not None:
-                observer.executed(tup)
-            done += 1
-            if error is None:
-                emitter.release()
-                self.ack_checked(tup)
-            else:
-                emitter.drop()
-                if self.raised(tup, error):
-                    enough = 0
-                error = None  # break a reference cycle: the error's traceback refers to this frame
-            emitter.anchor = NOTHING
-            if emitter.emitted >= enough:
-                break
-        batch.position += done
-        return done
-
-    def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
-        returned = super().call(name, *args, tuple_text=tuple_text)
-        if returned:
-            self.emitter.release()
-        else:
-            self.emitter.drop()
-        return returned
-
-
-class EpochStatefulBoltTask(EpochBolt, StatefulBoltTask):
-    """One task of a stateful bolt."""
-
-    def saved(self) -> dict[str, Any]:
-        to_wall = self.epochs.to_wall
-        retried = [
-            (original(key), name, to_wall(again), to_wall(time), pause)
-            for (key, name), (again, time, pause) in self.retried.items()
-        ]
-        return {
-            **super().saved(),
-            "states": save_states(self.states, to_wall),
-            "timers": save_timers(self.timers, to_wall),
-            "retried": dumps_by_value(retried, 5) if retried else b"",
-        }
-
-    def load(self, snapshot: TaskSnapshot) -> None:
-        super().load(snapshot)
-        from_wall = self.epochs.from_wall
-        saved = snapshot.state
-        load_states(self.states, saved["states"], from_wall)
-        load_timers(self.timers, saved["timers"], from_wall)
-        for key, name, again, time, pause in pickle.loads(saved["retried"]) if saved["retried"] else ():
-            # The timer's own time is the one at which it is tried again, as it was loaded.
-            again = self.timers.times[canonical(key)][name]
-            self.retried[canonical(key), name] = (again, from_wall(time), pause)
-
-    def overdue(self) -> bool:
-        return self.parked_due() or StatefulBoltTask.overdue(self)
-
-    def next_deadline(self) -> float | None:
-        times = (StatefulBoltTask.next_deadline(self), EpochBolt.next_deadline(self))
-        return min((time for time in times if time is not None), default=None)

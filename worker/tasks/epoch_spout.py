@@ -8,6 +8,7 @@ Must not know: links, bolts, coordinators, files.
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,7 +21,7 @@ from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.tasks.emitter import SpoutEmitter, short
-from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes, rows_in_outboxes
+from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes, unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -81,6 +82,8 @@ class EpochSpoutTask(SpoutTask):
     markers: list[SnapshotMarker]
     #: Markers that the task has reached, for the worker to collect.
     reached: list[ReachedMarker]
+    #: Whether calls of `ack` are being made.
+    acking: bool
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -88,37 +91,34 @@ class EpochSpoutTask(SpoutTask):
         self.rewindable = isinstance(self.instance, RewindableSpout)
         self.emissions = self.emitter.emissions = PickledEmissions(self.rewindable)
         self.markers, self.reached = [], []
+        self.acking = False
 
     # Markers.
 
     @property
     def marker_waits(self) -> bool:
-        """Whether a marker waits, and no call of `next_tuple` is under way."""
-        return bool(self.markers) and not self.yielded
+        """Whether a marker waits that may be taken: a position is asked for between two calls of `next_tuple`. A spout without
+        one may also be inside a call that waits in `emit`."""
+        return bool(self.markers) and not (self.yielded and self.rewindable)
 
     def take_marker(self) -> bool:
         """Note what the task holds; return whether a marker waited."""
-        if not self.markers:
+        if not self.marker_waits:
             return False
         marker = self.markers.pop(0)
         setup = self.epochs
         content = TaskSnapshot(setup.names[self.id], marker.epoch, 0, 0)
-        content.outboxes = list(rows_in_outboxes(self.emitter, setup.names))
         content.state = {"ended": self.ended}
         content.finished = self.finished
         if self.rewindable:
-            content.position = self.packed_position()
+            try:
+                content.position = msgspec.msgpack.encode(self.instance.position())
+            except BaseException as error:  # without a position nothing can be committed
+                self.report("position", error)
+                self.crash_on_error = True
+                return True
         self.reached.append(ReachedMarker(marker, content, self.ended))
         return True
-
-    def packed_position(self) -> bytes:
-        """Return the spout's position. An error ends the topology: without a position nothing can be committed."""
-        try:
-            return msgspec.msgpack.encode(self.instance.position())
-        except BaseException as error:
-            self.report("position", error)
-            self.crash_on_error = True
-            return b""
 
     def forget_unsent(self) -> None:
         """Forget what was emitted before the task became what a commit says: in `open`."""
@@ -126,16 +126,19 @@ class EpochSpoutTask(SpoutTask):
         for root in self.tracker.open_roots():
             self.tracker.forget(root)
 
-    def load(self, snapshot: TaskSnapshot | None) -> None:
-        """Become what a snapshot says; None: begin. The task has just been opened."""
+    def begin_with(self, snapshot: TaskSnapshot | None) -> None:
+        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened."""
+        position = None
         if snapshot is not None:
             self.finished, self.ended = snapshot.finished, snapshot.state["ended"]
-            fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
-        if self.rewindable and not self.finished:
-            packed = b"" if snapshot is None else snapshot.position
-            position = msgspec.msgpack.decode(packed) if packed else None
-            if not self.call("rewind", position):
-                self.crash_on_error = True
+            try:
+                fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
+                position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
+            except Exception as error:
+                self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
+                return
+        if self.rewindable and not self.finished and not self.call("rewind", position):
+            self.abandoned = self.reports[-1]
 
     # Final calls.
 
@@ -144,18 +147,26 @@ class EpochSpoutTask(SpoutTask):
         if not self.has_ack and self.observer is None:
             self.acked += len(tuple(ids))
             return
+        self.acking = True
+        self.emitter.close_for("emissions from ack() are not repeated after a rewind: emit in next_tuple")
         for message_id in ids:
             self.acked += 1
             if self.has_ack:
-                self.emitter.close_for(
-                    "emissions from ack() are not repeated after a rewind: emit in next_tuple"
-                )
                 try:
                     self.instance.ack(message_id)
                 except BaseException as error:
                     self.report("ack", error, f"message id {short(message_id)}")
             if self.observer is not None:
                 self.observer.spout_acked(message_id)
+        self.acking = False
+        self.emitter.open_for(threading.get_ident())
+
+    def finish(self) -> None:
+        """Implement `Spout.finish`; `ack` may call it, too."""
+        if self.acking:
+            self.finished = True
+        else:
+            super().finish()
 
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
         """The end of a tree is no ack: that comes with the commit."""
@@ -190,6 +201,9 @@ class EpochSpoutTask(SpoutTask):
         return bool(self.emissions.again) and ready and not self.at_limit()
 
     def wants_run(self) -> bool:
+        # A marker comes first: a spout that always has something to emit would never reach it.
+        if self.marker_waits:
+            return False
         return (self.opened and self.repeats()) or super().wants_run()
 
     @property
@@ -201,7 +215,13 @@ class EpochSpoutTask(SpoutTask):
         return super().at_limit() or self.waits_for_commit
 
     def may_emit(self, now: float) -> bool:
+        if self.yielded and self.rewindable:
+            return not self.blocked and self.may_go_on()
         return not self.emissions.again and super().may_emit(now)
+
+    def may_go_on(self) -> bool:
+        # A call of a spout with a position has to return before anything can be committed, whatever else waits for it.
+        return not super().at_limit() if self.rewindable else super().may_go_on()
 
     def run(self) -> None:
         super().run()

@@ -152,6 +152,10 @@ class SpoutTask(Task):
         ready = self.active and not (self.draining or finished or self.blocked)
         return ready and now >= self.wait.not_before and self.letters.waits is None and not self.at_limit()
 
+    def may_go_on(self) -> bool:
+        """Return whether a call of `next_tuple` that has waited may emit more."""
+        return self.active and not self.draining and self.letters.waits is None and not self.at_limit()
+
     def replay_due(self, now: float) -> bool:
         """Return whether a replay may be emitted now."""
         return bool(self.replays) and self.replays[0][0] <= now and not self.blocked and not self.full()

@@ -13,7 +13,7 @@ from typing import Any
 from squall.transport.frames import Batch
 from squall.transport.id_columns import view_of
 from squall.transport.row_columns import RowColumns
-from topology_api import FailTuple, StateError, StatefulBolt, Topology
+from topology_api import Bolt, FailTuple, StateError, StatefulBolt, Topology
 from topology_api.stateful import key_fields
 from topology_api.tuples import SETTLED, Source, Tuple
 from topology_api.values import MAX_SECONDS, number_problem
@@ -294,12 +294,12 @@ class StatefulBoltTask(BoltTask):
                 self.crash_on_error = True
 
 
-def positions_of(topology: Topology, component: str, bolt: StatefulBolt) -> Positions:
-    """Return where the key is in the tuples of each input of a stateful bolt."""
-    fields = key_fields(bolt)
+def positions_of(topology: Topology, component: str, bolt: Bolt) -> Positions:
+    """Return where the key is in the tuples of each input of a bolt; a bolt without state has none."""
+    fields = key_fields(bolt) if isinstance(bolt, StatefulBolt) else ()
     found: dict[tuple[str, str], tuple[int, ...] | None] = {}
     for entry in topology.component(component).inputs:
         names = topology.component(entry.source).outputs[entry.stream].fields
-        keyed = entry.grouping.kind == "fields"
+        keyed = fields and entry.grouping.kind == "fields"
         found[entry.source, entry.stream] = tuple(names.index(name) for name in fields) if keyed else None
     return found

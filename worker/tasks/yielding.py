@@ -169,7 +169,7 @@ class YieldingCalls:
             return True
         if isinstance(task, BoltTask):
             return False
-        if not task.active or task.draining or task.letters.waits is not None or task.at_limit():
+        if not task.may_go_on():
             return True
         return now >= self.long_from and now - self.since >= TURN_SECONDS
 

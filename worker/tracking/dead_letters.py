@@ -7,7 +7,7 @@ Must not know: files, when a tuple is given up.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -48,6 +48,9 @@ class LetterKeeper(Protocol):
         """Keep letters, for good; return how many of them, from the first, are kept now. A letter that was sent again returns
         to the others."""
 
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Return which of these letters are kept."""
+
     def bolt_done(self, id: str, acked: bool) -> None:
         """The dead-letter bolts have acked a letter, or have failed it."""
 
@@ -80,6 +83,10 @@ class MemoryLetters:
             if len(self.letters) < MOST_IN_MEMORY or each.letter.resent:
                 self.letters[each.letter.id] = each.letter
         return len(given_up)
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """See `LetterKeeper`."""
+        return self.letters.keys() & ids
 
     def bolt_done(self, id: str, acked: bool) -> None:
         """See `LetterKeeper`."""
