@@ -75,7 +75,7 @@ class MadeUpWriter:
         if world.spark_trouble:
             raise world.spark_trouble.pop(0)
         if self.session in world.dead or self.given in world.dead:
-            raise ConnectionRefusedError("nobody listens")
+            raise ConnectionRefusedError("no process listens")
 
 
 class MadeUpLease:

@@ -149,7 +149,7 @@ def test_the_remains_of_a_checkpoint_whose_answer_was_lost_are_removed_by_the_ne
 
 def test_parts_of_dead_tasks_are_deleted_with_the_old_checkpoints_and_no_others() -> None:
     files = MemoryFiles()
-    files.put_if_absent(f"{CHECKPOINTS}/part-1-0123456789abcdef.json.gz", b"of nobody")
+    files.put_if_absent(f"{CHECKPOINTS}/part-1-0123456789abcdef.json.gz", b"of no owner")
     files.put_if_absent(f"{CHECKPOINTS}/notes.txt", b"a person's")
     for number in range(1, 2 * KEPT + 3):
         put(files, number)

@@ -163,12 +163,12 @@ def test_a_batch_whose_files_disappear_under_a_new_owner_is_superseded(call: str
 def test_a_data_file_of_the_same_name_with_other_content_is_a_conflict() -> None:
     batch = Batch()
     path = f"day=1/squall-{NAME}-1-00000.snappy.parquet"
-    batch.plain.put_if_absent(path, b"somebody's")
+    batch.plain.put_if_absent(path, b"another's")
     with pytest.raises(
         BatchConflict, match=f"batch {NAME}: {ROOT}/{path} is there already, with other content"
     ):
         batch.commit().run()
-    assert batch.plain.read(path) == b"somebody's"
+    assert batch.plain.read(path) == b"another's"
 
 
 def test_an_entry_of_the_same_name_with_other_content_is_a_conflict() -> None:

@@ -110,7 +110,7 @@ def converted(first: BaseException, then: BaseException, hidden: bool) -> Callab
         ),
         NoNetwork("Error while sending"),
         AssertionError(),  # there is no session any more
-        ConnectionRefusedError("nobody listens"),
+        ConnectionRefusedError("no process listens"),
         JavaError(JavaException("java.lang.NullPointerException")),
         ValueError("an exception of another class"),
     ],
@@ -140,7 +140,7 @@ def test_an_exception_that_was_being_handled_before_the_call_is_not_its_error() 
     [
         NoNetwork("Answer from Java side is empty"),
         Error("An error occurred while calling o1.open"),
-        ConnectionRefusedError("nobody listens"),
+        ConnectionRefusedError("no process listens"),
         JavaError(JavaException(MISSING, gone=True)),
     ],
     ids=lambda error: type(error).__name__,

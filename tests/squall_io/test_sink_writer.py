@@ -478,10 +478,10 @@ def test_conflicts_end_a_batch_even_when_its_publication_has_begun(world: SinkWo
 
     def at(step: str) -> None:
         if step == "publish":
-            raise BatchConflict("somebody else writes here")
+            raise BatchConflict("another writes here")
 
     world.at = at
-    with pytest.raises(NotCommitted, match="somebody else writes here"):
+    with pytest.raises(NotCommitted, match="another writes here"):
         life.commit(world.rows(2))
     # Its entry may be in the table, so its files stay.
     assert any(path.startswith("squall-words-1.store.0.1.1-") for path in world.left())

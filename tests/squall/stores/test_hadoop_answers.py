@@ -31,7 +31,7 @@ def thrown(*classes: str, message: str = "") -> Thrown:
         ([thrown("org.apache.hadoop.hdfs.server.namenode.SafeModeException")], FilesUnavailable),
         ([thrown("java.net.ConnectException", "java.net.SocketException")], FilesUnavailable),
         ([thrown("java.lang.IllegalArgumentException")], FilesRefused),
-        ([thrown("of.nobody.KnownException")], FilesUnavailable),
+        ([thrown("of.none.KnownException")], FilesUnavailable),
         # an unspecific class gives way to its cause, and an unknown one to a class above it
         ([thrown("java.lang.RuntimeException"), thrown("java.net.UnknownHostException")], FilesRefused),
         (
