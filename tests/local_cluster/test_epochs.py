@@ -106,7 +106,7 @@ def test_fail_tuple_counts_at_once(tmp_path: Path) -> None:
 
 
 def test_a_topology_completes_once_its_last_epoch_is_committed_and_has_nothing_to_do_again(
-    tmp_path: Path,
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 60}
     for started in (1, 2):
@@ -114,6 +114,7 @@ def test_a_topology_completes_once_its_last_epoch_is_committed_and_has_nothing_t
             cluster.submit(words(Finite(50), OneWord(), Writes(str(tmp_path / "written")), 1), conf)
             cluster.advance(5)  # much less than an epoch
             assert cluster.last_status("words").state == "COMPLETED", started
+        assert ("the topology has nothing to do" in caplog.text) == (started == 2)
     assert (tmp_path / "written").read_text().splitlines() == ["50"]
 
 

@@ -316,6 +316,12 @@ class Epochs:
                 self.halted = True
             elif isinstance(effect, EpochsEnded):
                 self.over = True
+                if not self.resumed:
+                    _log.warning(
+                        "the topology has nothing to do: the state in %s is that of a completed run. To run it again, set "
+                        "another topology.state.path, or remove this folder",
+                        self.files.folder,
+                    )
             elif isinstance(effect, LeadLost):
                 self.host.end(
                     SquallError(
