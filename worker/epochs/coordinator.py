@@ -382,7 +382,8 @@ class Coordinator:
         """End if the last commit says that nothing is left to do, or is the last one, and all of it is visible outside."""
         if self.applying or self.phase not in (P.OPEN, P.HALTED) or self.view.newest is None:
             return []
-        if set(self.view.newest.finished) >= set(self.tasks):
+        finished = self.view.newest.finished
+        if len(finished) >= len(self.tasks) and set(finished) >= set(self.tasks):
             return self.end(COMPLETED, now)
         if self.deadline is not None and self.last:
             return self.end(KILLED, now)

@@ -217,9 +217,10 @@ class EpochWorker(Worker):
             return busy | self.threads.visit(self.now()) | self.collect_threads()
         if self.draining and super().drained and not self.epochs.coordinator.change_wanted:
             self.epochs.coordinate(self.epochs.coordinator.plan_change())
-        if super().ended:
+        busy |= super().step()
+        if not busy and super().ended:
             self.epochs.all_ended()
-        return super().step() | busy
+        return busy
 
     def collect_threads(self) -> bool:
         """Collect the runs of threaded tasks that have ended, while nothing else runs."""

@@ -136,6 +136,8 @@ class Epochs:
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
         self.resumed: set[int] = set()
+        #: The tasks that have a marker and have not reached it.
+        self.marked: dict[int, EpochTask] = {}
         self.later: list[tuple[float, Callable[[], None]]] = []
         #: The sum of what the tasks had done when the last epoch began to end.
         self.activity = -1
@@ -173,17 +175,17 @@ class Epochs:
             except BadLog as error:
                 self.host.end(SquallError(str(error)))
                 return True
-        due = [job for at, job in self.later if at <= now]
-        self.later = [entry for entry in self.later if entry[0] > now]
-        self.mail.extend(due)
+        if self.later:
+            self.mail += [job for at, job in self.later if at <= now]
+            self.later = [entry for entry in self.later if entry[0] > now]
         if not self.is_quiet(now):
             self.coordinate(self.coordinator.tick(now))
         busy |= bool(self.mail)
         while self.mail:
             self.mail.popleft()()
-        if self.running:
+        if self.marked and self.running:
             busy |= self.take_markers()
-            self.watch_the_end(now)
+        self.watch_the_end(now)
         return busy
 
     def next_time(self) -> float | None:
@@ -222,7 +224,7 @@ class Epochs:
     def take_markers(self) -> bool:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
         took = False
-        for task in self.tasks.values():
+        for task in list(self.marked.values()):
             if not task.busy and not task.reached and task.marker_waits:
                 took = True
                 self.host.run_job(task, task.take_marker)
@@ -235,6 +237,7 @@ class Epochs:
         if not task.reached:
             return
         reached, task.reached = task.reached, []
+        self.marked.pop(task.id, None)
         participant = self.participants[task.id]
         for each in reached:
             # As they are now: what has left since the task reached the marker is in front of the barrier.
@@ -271,6 +274,7 @@ class Epochs:
         """Put items into a task's inbox."""
         for item in items:
             if isinstance(item, SnapshotMarker):
+                self.marked[task.id] = task
                 if isinstance(task, EpochSpoutTask):
                     task.markers.append(item)
                 else:
