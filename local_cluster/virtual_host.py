@@ -343,5 +343,6 @@ class VirtualContainer:
             finished=frozenset(orders.finished),
             calls_an_instant=settings.calls_an_instant,
             incarnation=orders.incarnation,
+            version=orders.version,
             topology_id=self.topology_id,
         )

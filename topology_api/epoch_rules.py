@@ -18,9 +18,6 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
     """Yield what keeps a topology from having its state at `topology.state.path`; nothing if the path is not set."""
     if conf.get(STATE_PATH) is None:
         return
-    workers = conf.get("topology.workers")
-    if isinstance(workers, int) and workers > 1:
-        yield f"topology.workers is {workers}: {_WHY} it must be 1 in this release"
     if conf.get("topology.acking") is False:
         yield f"topology.acking is false: {_WHY} it must be true"
     for members in topology.cycles:

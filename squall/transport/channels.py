@@ -46,18 +46,18 @@ class Arrivals:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class ControlChannel:
-    """Control frames in both directions: each sent frame is kept until the peer has it, and sent again if it was lost
-    (go-back-N).
+class OrderedChannel:
+    """Messages in both directions, control frames or the data of topologies with epochs: each sent message is kept until the
+    peer has it, and sent again if it was lost (go-back-N).
 
-    So each frame is applied once, in order.
+    So each message is processed once, in order.
     """
 
     sent: int = 0
     received: int = 0
     #: The value of `received` that was last reported to the peer.
     reported: int = 0
-    #: Frames that may not have reached the peer, each with its number.
+    #: Messages that may not have reached the peer, each with its number.
     unacked: deque[tuple[int, Parts]] = field(default_factory=deque)
     #: Whether frames of the peer are missing here.
     lacks_frames: bool = False

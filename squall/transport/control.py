@@ -46,8 +46,23 @@ _HeldHere = tuple[str, int, list[int]]
 _Cycle = tuple[int, int, int, str, bool, int, int, int]
 _Rest = tuple[list[_Failed], dict[int, int], list[_HeldHere], bool, list[_Cycle], list[tuple[int, int]]]
 
+#: The same with the sender's rewind number and messages of epochs: only topologies with epochs send it.
+_RestOfEpochs = tuple[
+    list[_Failed],
+    dict[int, int],
+    list[_HeldHere],
+    bool,
+    list[_Cycle],
+    list[tuple[int, int]],
+    int,
+    list[bytes],
+]
+#: The first byte of an array of eight.
+_EIGHT: Final = 0x98
+
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _REST: Final = msgspec.msgpack.Decoder(_Rest)
+_REST_OF_EPOCHS: Final = msgspec.msgpack.Decoder(_RestOfEpochs)
 _MORE: Final = msgspec.msgpack.Decoder(dict[int, list[tuple[int, int]]])
 
 
@@ -83,7 +98,12 @@ def unpack_control(sender: str, body: memoryview) -> tuple[Control, int]:
         raise BadFrame("a control frame whose lengths do not add up")
     if size:
         try:
-            _fill(control, _REST.decode(body[at:]))
+            rest = body[at:]
+            if rest[0] == _EIGHT:
+                *rest_of_all, control.rewind, control.epochs = _REST_OF_EPOCHS.decode(rest)
+                _fill(control, tuple(rest_of_all))
+            else:
+                _fill(control, _REST.decode(rest))
         except (msgspec.MsgspecError, ValueError) as error:
             raise BadFrame(f"a control frame that cannot be decoded: {error}") from error
     return control, received
@@ -104,7 +124,7 @@ def unpack_more(data: memoryview) -> More:
 
 
 def _rest_of(control: Control) -> tuple[Any, ...]:
-    return (
+    rest = (
         [
             (root, failure.reason, failure.component, failure.task, _sound(failure.error), failure.attempts)
             for root, failure in control.failures
@@ -119,6 +139,7 @@ def _rest_of(control: Control) -> tuple[Any, ...]:
         [_packed_cycle(message) for message in control.cycles],
         control.missing,
     )
+    return (*rest, control.rewind, control.epochs) if control.rewind or control.epochs else rest
 
 
 def _fill(control: Control, rest: _Rest) -> None:

@@ -37,6 +37,12 @@ class ResendControl(Effect, frozen=True):
     messages: Sequence[Parts]
 
 
+class ResendData(Effect, frozen=True):
+    """Queue these messages on the data channel, in place of the messages that wait there."""
+
+    messages: Sequence[Parts]
+
+
 class Connect(Effect, frozen=True):
     """Make new connections to the peer."""
 
@@ -61,6 +67,12 @@ class LoseBatches(Effect, frozen=True):
 
     batches: Sequence[SentBatch]
     reason: str
+
+
+class FramesGone(Effect, frozen=True):
+    """Frames of this rewind number, or of older ones, were sent to a process of the peer that has ended."""
+
+    rewind: int
 
 
 class PeerSuperseded(Effect, frozen=True):

@@ -21,9 +21,10 @@ from squall.transport import effects, wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
 from squall.transport.channels import SILENCE
 from squall.transport.errors import BadFrame
-from squall.transport.frames import Batch, Frame, KeepAlive
+from squall.transport.frames import Batch, EpochFrame, Frame, KeepAlive
 from squall.transport.in_flight import GONE, SentBatch
 from squall.transport.link import Link, LocalWorker
+from squall.transport.ordered_link import OrderedLink
 from squall.values import Address, Incarnation
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,10 @@ class PeerListener(Protocol):
 
     def lost(self, frames: Sequence[SentBatch], why: str) -> None:
         """These batches were never executed: their trees fail for the reason `why`."""
+
+    def frames_gone(self, rewind: int) -> None:
+        """Frames of this rewind number, or older ones, were sent and can never arrive: the process of their receiver has
+        ended."""
 
     def superseded(self, worker: str) -> None:
         """The process of a peer has ended. A new process may replace it, or its tasks may move."""
@@ -121,7 +126,8 @@ class Exchange:
             del self.peers[worker]
         for worker, place in peers.items():
             if (known := self.peers.get(worker)) is None:
-                known = self.peers[worker] = Peer(worker, Link(self.local, worker, place.incarnation, now))
+                kind = OrderedLink if self.local.ordered else Link
+                known = self.peers[worker] = Peer(worker, kind(self.local, worker, place.incarnation, now))
             self._apply_and_flush(known, known.link.assign(place.incarnation, place.address, now))
 
     @property
@@ -174,7 +180,13 @@ class Exchange:
     def send(self, worker: str, frame: Frame) -> None:
         """Send a frame to a peer. If the peer is gone, the tuples of a batch are lost, and a control frame is dropped."""
         peer = self.peers.get(worker)
-        if isinstance(frame, Batch):
+        if isinstance(frame, EpochFrame):
+            if peer is None:
+                self.listener.frames_gone(frame.rewind)
+                return
+            assert isinstance(peer.link, OrderedLink)
+            self._apply(peer, peer.link.send_frame(frame, self.now()))
+        elif isinstance(frame, Batch):
             if peer is None:
                 self._lose([SentBatch.of(frame)], GONE)
                 return
@@ -244,6 +256,11 @@ class Exchange:
                 case effects.ResendControl():
                     peer.queues[CONTROL].clear()
                     peer.queues[CONTROL].extend(effect.messages)
+                case effects.ResendData():
+                    peer.queues[DATA].clear()
+                    peer.queues[DATA].extend(effect.messages)
+                case effects.FramesGone():
+                    self.listener.frames_gone(effect.rewind)
                 case effects.Connect():
                     self.carrier.connect(peer.name, effect.address)
                 case effects.Disconnect():

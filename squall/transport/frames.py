@@ -208,6 +208,10 @@ class Control:
     down: list[tuple[int, int]] = field(default_factory=list)
     #: (bolt task, a root id of the spout task, what it knows of the failures there).
     claims: list[tuple[int, int, FailureClaim]] = field(default_factory=list)
+    #: The sender's rewind number, to which its grants belong; 0 in a topology without epochs.
+    rewind: int = 0
+    #: Messages of the epochs' coordinator and tasks, packed.
+    epochs: list[bytes] = field(default_factory=list)
     #: The numbers of messages from this frame's receiver that did not arrive, as ranges (first, last).
     missing: list[tuple[int, int]] = field(default_factory=list)
 
@@ -222,8 +226,26 @@ class Control:
             or self.unsent
             or self.down
             or self.claims
+            or self.epochs
             or self.missing
         )
 
 
-Frame = Batch | Control
+@dataclass(frozen=True, slots=True)
+class EpochBarrier:
+    """The end of an epoch, on all streams of one source task to the tasks of one worker."""
+
+    source: int
+    epoch: int
+    last: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class EpochFrame:
+    """What travels in order between two tasks of a topology with epochs, and the rewind number to which it belongs."""
+
+    rewind: int
+    item: Batch | EpochBarrier
+
+
+Frame = Batch | Control | EpochFrame

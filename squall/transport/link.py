@@ -26,14 +26,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from squall.transport import channels, effects, wire
 from squall.transport.carrier import CONTROL, DATA, Parts
-from squall.transport.channels import Arrivals, ConnectionWatch, ControlChannel
+from squall.transport.channels import Arrivals, ConnectionWatch, OrderedChannel
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.errors import BadFrame
-from squall.transport.frames import Batch, Control, KeepAlive
+from squall.transport.frames import Batch, Control, EpochFrame, KeepAlive
 from squall.transport.in_flight import GONE, MISSING, RENUMBERED, InFlight, SentBatch
 from squall.transport.wire import Header, LinkHeartbeat, Streams, Undecodable
 from squall.values import Address, Incarnation
@@ -62,6 +62,8 @@ class LocalWorker:
     window_of: Callable[[int], int]
     #: Returns whether tuples wait until a peer accepts them.
     waits_for: Callable[[str], bool] = lambda peer: False
+    #: Whether data arrives in order, each message once: `OrderedLink`.
+    ordered: bool = False
     version: int = -1
     #: Whether this worker's tasks are prepared, so that peers may send tuples.
     ready: bool = False
@@ -94,9 +96,9 @@ class Link:
         self.peer_waits = False
         self.arrivals = Arrivals()
         self.in_flight = InFlight()
-        self.control = ControlChannel()
+        self.control = OrderedChannel()
         #: Batches that wait until the link is open.
-        self.waiting: deque[Batch] = deque()
+        self.waiting: deque[Any] = deque()
         self.watch = ConnectionWatch(now)
         #: The time at which `tick` is due if no message arrives before that time.
         self.next_heartbeat = now
@@ -158,7 +160,7 @@ class Link:
         if self.waiting or not self.open:
             self.waiting.append(batch)
         else:
-            self._put_batch(batch, now, out)
+            self._put(batch, now, out)
         return out
 
     def send_control(self, control: Control) -> list[effects.Effect]:
@@ -303,7 +305,7 @@ class Link:
         if not self.open:
             return
         while self.waiting:
-            self._put_batch(self.waiting.popleft(), now, out)
+            self._put(self.waiting.popleft(), now, out)
         if not self.was_open:
             self.was_open = True
             out.append(effects.PeerLinked())
@@ -356,9 +358,13 @@ class Link:
             self.control.acked(received)
             if control.missing:
                 self._lose_missing(control.missing, now, out)
-            for target, upto in control.grants.items():
-                self.in_flight.confirm(target, upto - self.local.window_of(target))
+            self._confirm(control)
         out.append(effects.Deliver(control))
+
+    def _confirm(self, control: Control) -> None:
+        """Forget the batches that were executed, as the grants of a control frame show."""
+        for target, upto in control.grants.items():
+            self.in_flight.confirm(target, upto - self.local.window_of(target))
 
     def _lose_missing(self, ranges: Iterable[tuple[int, int]], now: float, out: list[effects.Effect]) -> None:
         """Lose the messages that the peer has reported as missing; empty frames take their places."""
@@ -369,7 +375,7 @@ class Link:
                     continue
                 lost.append(sent)
                 if sent.frame or sent.ended:
-                    self._put_batch(sent.void(), now, out)
+                    self._put(sent.void(), now, out)
         if lost:
             out.append(effects.LoseBatches(lost, MISSING))
 
@@ -425,9 +431,10 @@ class Link:
         header = Header(kind, local.name, local.incarnation, self.incarnation, local.version, number)
         return wire.seal(header, body)
 
-    def _put_batch(self, batch: Batch, now: float, out: list[effects.Effect]) -> None:
-        """Number a batch, remember it, and send it."""
-        local, tuples = self.local, len(batch.rows)
+    def _put(self, parcel: Batch | EpochFrame, now: float, out: list[effects.Effect]) -> None:
+        """Number what is to be sent, remember it, and send it."""
+        assert isinstance(parcel, Batch)
+        local, batch, tuples = self.local, parcel, len(parcel.rows)
         body, further, note = wire.pack_encodable(batch, local.codec, local.streams, local.name)
         if note is not None:
             out.append(effects.Deliver(note))

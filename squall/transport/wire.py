@@ -22,7 +22,15 @@ from squall.transport.carrier import Parts
 from squall.transport.columns import pack_rows, unpack_rows
 from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
-from squall.transport.frames import COUNTS, NO_MORE, Batch, Control, Unsent
+from squall.transport.frames import (
+    COUNTS,
+    NO_MORE,
+    Batch,
+    Control,
+    EpochBarrier,
+    EpochFrame,
+    Unsent,
+)
 from squall.transport.id_columns import Ids, from_raw, raw
 from squall.values import Address, Incarnation
 from topology_api import Failure, Topology
@@ -32,7 +40,9 @@ from topology_api.wording import class_name, is_error, message_of
 VERSION: Final = 2
 MAGIC: Final = b"SQ"
 BATCH, END, PING, CONTROL_FRAME, HEARTBEAT = range(1, 6)
-KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, HEARTBEAT))
+#: Of topologies with epochs: like BATCH and END, with a rewind number before the body; and a barrier.
+EPOCH_BATCH, EPOCH_END, BARRIER = range(6, 9)
+KINDS: Final = frozenset(range(1, 9))
 
 #: magic, version, kind, checksum | sender's incarnation, receiver's, assignment version, number, length of the sender's name.
 START: Final = struct.Struct("<2sBBI")
@@ -40,6 +50,9 @@ HEADER: Final = struct.Struct("<IIIIIQB")
 #: cycle + 1, source task, target task, stream number, number of tuples, frame, number of further parts, length of `more`,
 #: length of the values.
 BATCH_HEAD: Final = struct.Struct("<HHHHIQHII")
+#: The rewind number of a batch; rewind number, epoch, source task, whether the epoch is the last one, of a barrier.
+EPOCH_HEAD: Final = struct.Struct("<Q")
+BARRIER_BODY: Final = struct.Struct("<QQHB")
 #: control sent, control received, data sent, data received, tenths of a second since the peer was heard, flags. The sender's
 #: address follows: two endpoints, one a line.
 HEARTBEAT_BODY: Final = struct.Struct("<QQQQHB")
@@ -57,6 +70,7 @@ LEFT: Final = 2  # the sender knows that the receiver accepts no more tuples, an
 RESEND: Final = 4  # control frames after number `control_received` have not arrived: send them again
 READY: Final = 16  # the sender's tasks are prepared: it accepts tuples
 WAITS: Final = 32  # tuples wait at the sender until the receiver's tasks are prepared
+RESEND_DATA: Final = 64  # data messages after number `data_received` have not arrived: send them again
 ASIDE: Final = 8  # sent by another thread, out of order: the numbers of control frames say nothing
 
 FindSource = Callable[[int, int], Source]
@@ -211,7 +225,7 @@ def unpack_batch(
     more = unpack_more(body[at : at + more_size]) if more_size else NO_MORE
     batch = Batch(source, target, [], roots, edges, more)
     batch.sender, batch.frame, batch.cycle = header.sender, frame, cycle - 1
-    batch.ended = header.kind == END
+    batch.ended = header.kind in (END, EPOCH_END)
     if tuples:
         try:
             batch.rows = unpack_rows(codec, [body[at + more_size :], *further], tuples, len(source.fields))
@@ -221,6 +235,38 @@ def unpack_batch(
             why = str(error) if is_error(error, BadFrame) else f"{class_name(error)}: {message_of(error)}"
             raise Undecodable(batch, held, why) from error
     return batch
+
+
+# What belongs to a rewind.
+
+
+def seal_epoch_batch(rewind: int, body: bytes) -> bytes:
+    """Return the body of a batch that belongs to a rewind."""
+    return EPOCH_HEAD.pack(rewind) + body
+
+
+def open_epoch_batch(body: memoryview) -> tuple[int, memoryview]:
+    """Return the rewind number of a batch, and the body without it."""
+    if len(body) < EPOCH_HEAD.size:
+        raise BadFrame("a batch without a rewind number")
+    return EPOCH_HEAD.unpack_from(body)[0], body[EPOCH_HEAD.size :]
+
+
+def pack_barrier(frame: EpochFrame) -> bytes:
+    """Return the body of a barrier."""
+    barrier = frame.item
+    assert isinstance(barrier, EpochBarrier)
+    return BARRIER_BODY.pack(frame.rewind, barrier.epoch, barrier.source, barrier.last)
+
+
+def unpack_barrier(body: memoryview) -> EpochFrame:
+    """Return the barrier of a message."""
+    if len(body) != BARRIER_BODY.size:
+        raise BadFrame(f"a barrier of {len(body)} bytes")
+    rewind, epoch, source, last = BARRIER_BODY.unpack(body)
+    if last > 1:
+        raise BadFrame(f"a barrier with the flag {last}")
+    return EpochFrame(rewind, EpochBarrier(source, epoch, bool(last)))
 
 
 # A tuple whose values cannot travel is left out of its batch, and its trees fail. The worker learns of such tuples by a

@@ -253,7 +253,7 @@ def test_of_two_clusters_with_one_path_the_later_one_goes_on_and_the_other_ends(
             second.advance(0.2)
         status = first.last_status("words")
         assert status.state == "FAILED"
-        assert "another worker leads the topology whose state is in" in status.errors[-1].render()
+        assert "another topology uses the state in" in status.errors[-1].render()
         assert counts(second) == expected(list(range(300)))
 
 

@@ -7,7 +7,7 @@ import pytest
 from squall.cluster.record_sets import KnownRecords, RecordSet
 from squall.cluster.zookeeper.client import TimedCall
 from squall.http.client import Client
-from squall.transport.channels import Arrivals, ControlChannel
+from squall.transport.channels import Arrivals, OrderedChannel
 from squall.transport.exchange import Peer
 from squall.transport.in_flight import InFlight
 from squall.transport.link import LocalWorker
@@ -15,7 +15,7 @@ from squall.transport.link import LocalWorker
 
 @pytest.mark.parametrize(
     "part",
-    [Arrivals, Client, ControlChannel, InFlight, KnownRecords, LocalWorker, Peer, RecordSet, TimedCall],
+    [Arrivals, Client, OrderedChannel, InFlight, KnownRecords, LocalWorker, Peer, RecordSet, TimedCall],
 )
 def test_a_part_equals_only_itself_and_shows_no_fields(part: type) -> None:
     half_made: object = object.__new__(part)

@@ -24,9 +24,9 @@ from squall.values import Incarnation, TaskRow
 from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
+from worker.loop.epoch_worker import worker_class
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
-from worker.loop.worker import Worker
 from worker.tasks.simulated_async import SimulatedAsync
 
 
@@ -125,12 +125,13 @@ class Node:
         #: Whether the tasks are opened only when all other workers answer.
         self.waits_for_peers = True
         calls = SimulatedAsync(clock.now)
-        self.worker = Worker(plan, clock, self.send, calls, lambda: None, inline=True)
+        self.worker = worker_class(plan)(plan, clock, self.send, calls, lambda: None, inline=True)
         streams = Streams(plan.topology, plan.component_of)
         codec = str(plan.conf["topology.transport.codec"])
         local = LocalWorker(
             plan.worker, plan.incarnation, carrier.address, codec, streams, self.worker.window_of
         )
+        local.ordered = plan.has_epochs
         self.exchange = Exchange(
             local, carrier, clock, self.worker.peers, int(plan.conf["topology.cycle.buffer"])
         )
@@ -204,6 +205,8 @@ class Net:
             seed=7,
             calls_an_instant=self.world.calls_an_instant,
             incarnation=incarnation,
+            version=self.version,
+            topology_id="net",
             linked=False,
         )
 

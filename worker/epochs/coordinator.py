@@ -45,6 +45,7 @@ from worker.epochs.messages import (
     ResumeTask,
     RewindWanted,
     SnapshotWritten,
+    TaskActive,
     TaskRestored,
     ToCoordinator,
     ToTask,
@@ -207,8 +208,8 @@ class Coordinator:
         """Follow a message. One of another rewind number is refused, and with it every message of a process that was replaced:
         only the processes of the present assignment hear of the present number.
         """
-        if message.rewind != self.view.rewind:
-            return []
+        if message.rewind != self.view.rewind or isinstance(message, TaskActive):
+            return []  # whether an epoch without activity is committed is for the caller to decide
         if isinstance(message, RewindWanted):
             return self.rewind(now)
         if isinstance(message, CommitApplied):
@@ -297,13 +298,18 @@ class Coordinator:
         """Step one: a record with the new rewind number stands."""
         self.enter(P.RESTORING)
         self.waiting, self.last = set(self.tasks), False
+        return [*self.restore_messages()]
+
+    def restore_messages(self) -> list[SendToTask]:
+        """Return what every task hears in step one."""
         newest = self.view.newest
         files = newest.files if newest is not None else {}
-        sent: list[CoordinatorEffect] = []
+        version = self.version - self.view.base_of(self.submission)
+        sent = []
         for task, incarnation in self.tasks.items():
             component = task.partition("/")[0] + "/"
             own = {name: file for name, file in files.items() if name.startswith(component)}
-            message = RestoreTask(self.view.rewind, self.view.epoch, own, self.version)
+            message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage)
             sent.append(SendToTask(task, incarnation, message))
         return sent
 

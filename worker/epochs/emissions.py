@@ -63,6 +63,15 @@ class Emissions:
             self.again.extendleft(reversed(void))
         self.closed, self.open = {}, []
 
+    def forget_ids(self) -> None:
+        """The task is a new object: what earlier ones have emitted, it does not ack."""
+        if self.rewindable:
+            self.open, self.closed = [], {}
+            return
+        self.open = [(None, values) for _, values in self.open]
+        self.closed = {epoch: [(None, values) for _, values in kept] for epoch, kept in self.closed.items()}
+        self.again = deque((None, values) for _, values in self.again)
+
     def content(self) -> list[Kept]:
         """Return what a snapshot keeps."""
         return list(self.again)

@@ -2,21 +2,25 @@
 
 Every message carries the rewind number for which it was sent. A receiver that knows a newer one refuses it. Control messages
 between two living processes arrive in order, each once (`squall.transport.channels`).
+Between two processes a message travels in an *envelope* that names the task, and as msgpack.
 Must not know: who sends them, and how.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+
+from squall.exact_structs import build_type_info
 from worker.epochs.records import SnapshotFile
 
 # From the coordinator to tasks.
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreTask:
+class RestoreTask(Struct, frozen=True, tag=True):
     """Step one of a rewind: stop, return to an epoch, and answer `TaskRestored`.
 
     It is sent only when the record `rewind` stands in the log, so it proves that every later epoch of a smaller rewind number
@@ -30,17 +34,17 @@ class RestoreTask:
     files: dict[str, SnapshotFile]
     #: The version of the assignment in which the tasks will run: a worker that does not follow it yet delays this message.
     assignment: int = 0
+    #: The token of the log's first record: no other log has it.
+    lineage: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ResumeTask:
+class ResumeTask(Struct, frozen=True, tag=True):
     """Step two of a rewind: all tasks have been restored; run."""
 
     rewind: int
 
 
-@dataclass(frozen=True, slots=True)
-class BeginEpochEnd:
+class BeginEpochEnd(Struct, frozen=True, tag=True):
     """The open epoch ends now and has this number: sources send its barrier. `last`: spouts emit nothing after it."""
 
     rewind: int
@@ -48,16 +52,14 @@ class BeginEpochEnd:
     last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EpochCommitted:
+class EpochCommitted(Struct, frozen=True, tag=True):
     """The commit of an epoch stands in the log."""
 
     rewind: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochsOver:
+class EpochsOver(Struct, frozen=True, tag=True):
     """The `EndRecord` stands in the log: what was not committed is void."""
 
     rewind: int
@@ -69,15 +71,13 @@ ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver
 # From tasks to the coordinator.
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRestored:
+class TaskRestored(Struct, frozen=True, tag=True):
     """The task has returned to the last commit, and everything that this commit holds is visible outside."""
 
     rewind: int
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWritten:
+class SnapshotWritten(Struct, frozen=True, tag=True):
     """The task's snapshot of an epoch is in the store. `finished`: after this epoch the task has nothing more to do."""
 
     rewind: int
@@ -86,23 +86,63 @@ class SnapshotWritten:
     finished: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CommitApplied:
+class CommitApplied(Struct, frozen=True, tag=True):
     """Everything of a committed epoch is visible outside."""
 
     rewind: int
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class RewindWanted:
+class RewindWanted(Struct, frozen=True, tag=True):
     """The task cannot go on: a frame is lost, or a snapshot could not be written or read."""
 
     rewind: int
     reason: str
 
 
-ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted
+class TaskActive(Struct, frozen=True, tag=True):
+    """Something has happened in the task's worker since the last end of an epoch began."""
+
+    rewind: int
+    #: Whether all tasks of the worker have ended.
+    ended: bool = False
+
+
+ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive
+
+# Envelopes.
+
+
+class ForTask(Struct, frozen=True, tag=True):
+    """A message to a task of another process."""
+
+    task: str
+    message: ToTask
+
+
+class ForCoordinator(Struct, frozen=True, tag=True):
+    """A message of a task of another process."""
+
+    task: str
+    message: ToCoordinator
+
+
+Envelope = ForTask | ForCoordinator
+
+build_type_info(ForTask, ForCoordinator)
+_DECODER: Final = msgspec.msgpack.Decoder(Envelope)
+
+
+def pack_envelope(envelope: Envelope) -> bytes:
+    """Return the bytes of an envelope."""
+    return msgspec.msgpack.encode(envelope)
+
+
+def unpack_envelope(data: bytes) -> Envelope:
+    """Return the envelope in some bytes. Raises msgspec.MsgspecError."""
+    envelope: Envelope = _DECODER.decode(data)
+    return envelope
+
 
 # On links, in the order of their tuples.
 

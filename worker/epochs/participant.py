@@ -204,6 +204,8 @@ class Participant:
         """Follow a message."""
         if isinstance(message, RestoreTask):
             return self.restore(message) if message.rewind > self.rewind else []
+        if isinstance(message, EpochsOver) and self.phase is TaskPhase.IDLE:
+            self.rewind = message.rewind  # this process was started when the log had already ended
         if not self.is_current(message.rewind):
             return []
         if isinstance(message, EpochCommitted):

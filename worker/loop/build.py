@@ -61,6 +61,8 @@ class TaskEnvironment:
     time_of: Callable[[float], float] = lambda moment: moment
     #: Does what a kind of worker does with each new task.
     prepare: Callable[[Task], None] | None = None
+    #: How often all tasks of this process were made anew.
+    lives: int = 0
     #: Returns what keeps the dead letters of a spout task.
     letters: Callable[[int], LetterKeeper] = lambda task: MemoryLetters()
 
@@ -146,8 +148,9 @@ def build_spout(
     timeouts = conf["topology.enable.message.timeouts"]
     timeout = float(conf["topology.message.timeout.secs"]) if timeouts else None  # type: ignore[arg-type]
     first = 0
-    if plan.incarnation != (0, 0):
-        first = Random(f"{plan.seed}/{plan.incarnation}/{task}").getrandbits(GENERATION_BITS)
+    if plan.incarnation != (0, 0) or environment.lives:
+        life = f"/{environment.lives}" if environment.lives else ""
+        first = Random(f"{plan.seed}/{plan.incarnation}/{task}{life}").getrandbits(GENERATION_BITS)
     tracker = Tracker(task, timeout, environment.now(), first)
     tracker.acking = bool(conf["topology.acking"])
     if plan.has_epochs:

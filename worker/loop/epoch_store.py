@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import logging
 import queue
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from squall.security.private_files import own_folder
 from squall.stores.files import Files, FilesUnavailable
@@ -77,6 +78,18 @@ class EpochFiles:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
         self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
 
+    def restore_point(self, files: Mapping[str, SnapshotFile], rewind: int) -> list[TaskSnapshot]:
+        """Read the snapshots of a commit for a rewind, whose record stands in the log. Raises BadSnapshot, FilesError;
+        FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
+        """
+        record = f"{rewind:0{DIGITS}}"
+        if not any(status.name == record for status in self.files.list(LOG)):
+            raise FilesUnavailable(
+                f"{self.folder} on host {socket.gethostname()} has no {LOG}/{record}, which another worker has written: "
+                "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
+            )
+        return self.read_snapshots(files)
+
     def read_snapshots(self, files: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
         """Read the snapshots of a commit. Raises BadSnapshot, FilesError."""
         return [decode_snapshot(file, self.files.read(f"{SNAPSHOTS}/{file.name}")) for file in files.values()]
@@ -92,27 +105,33 @@ class EpochFiles:
 Answer = tuple[Callable[[Any], None], Any, SquallError | ValueError | None]
 
 
+class StoreCalls(Protocol):
+    """Who calls the store. Its answers are handled by the loop's next step."""
+
+    answers: deque[Answer]
+
+    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
+        """Call a function of `EpochFiles`; `done` gets its result, in the loop.
+
+        `unknown`: what `done` gets, after a pause, if the store is away; None: the call is made again.
+        """
+
+    def stop(self) -> None:
+        """Make no further call."""
+
+
 class InlineCalls:
-    """Calls the store in the loop, for simulated time. Answers are handled by the next step."""
+    """Calls the store in the loop, for simulated time, where a store that is away ends the topology."""
 
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
 
     def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
-        """Call a function of `EpochFiles`; `done` gets its result, in the loop.
-
-        `unknown`: what `done` gets, after a pause, if the store is away; None: the call is made again. In simulated time, a
-        store that is away ends the topology.
-        """
+        """See `StoreCalls`."""
         try:
             self.answers.append((done, job(), None))
         except (SquallError, ValueError) as error:
             self.answers.append((done, None, error))
-
-    @property
-    def waits_for(self) -> str:
-        """Why the store does not answer; "": it does."""
-        return ""
 
     def stop(self) -> None:
         """No call follows."""
@@ -134,7 +153,7 @@ class ThreadCalls:
         self._thread.start()
 
     def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
-        """See `InlineCalls.call`."""
+        """See `StoreCalls`."""
         self._jobs.put((job, done, unknown))
 
     def stop(self) -> None:

@@ -1,5 +1,7 @@
 """A worker of a topology whose state is kept outside of it: nothing runs before the last commit is restored.
 
+The worker of the first spout task has the coordinator of all epochs. A rewind closes all tasks and makes them anew: in this
+worker, and, since each hears of it, in all others.
 Must not know: sockets, how epochs are agreed on (`worker.epochs`).
 """
 
@@ -7,27 +9,42 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+from collections import deque
 from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
+import msgspec
+
 from squall.dead_letters.letter import DeadLetter, shown_values
-from squall.transport.credit import ReceiveWindow, SendWindow
-from squall.transport.frames import Batch
-from topology_api import Failure, Replay, SquallError
+from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame
+from topology_api import Failure, Replay, RewindableSpout, SquallError
 from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
+from worker.epochs.emissions import Emissions
+from worker.epochs.messages import (
+    Envelope,
+    ForCoordinator,
+    ForTask,
+    RestoreTask,
+    ToCoordinator,
+    ToTask,
+    pack_envelope,
+    unpack_envelope,
+)
 from worker.epochs.parking import ParkedLetter, Parking
+from worker.epochs.participant import Participant
+from worker.epochs.records import BadLog, SnapshotFile
 from worker.errors.reports import make_report
-from worker.loop.epoch_store import EpochFiles, InlineCalls, ThreadCalls
-from worker.loop.epochs import Epochs, StoreCalls
-from worker.loop.links import Links
+from worker.loop.epoch_lead import EpochLead
+from worker.loop.epoch_links import EpochLinks
+from worker.loop.epoch_peers import EpochPeers
+from worker.loop.epoch_store import EpochFiles, InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
-from worker.routing.outbox import Outbox
-from worker.tasks.bolt import BoltTask
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
-from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
@@ -37,88 +54,59 @@ MOST_PARKED: Final = 1000
 ID_DIGITS: Final = 24
 
 
-class EpochLinks(Links):
-    """Links whose batches pass the alignment of their task.
-
-    A window belongs to a pair of tasks: frames of one task that are held behind its barrier take no credit from its neighbours.
-    """
-
-    epochs: Epochs
-
-    def __init__(self, *args: Any) -> None:
-        super().__init__(*args)
-        self.pairs: dict[tuple[int, int], SendWindow] = {}
-        self.arriving: dict[tuple[int, int], ReceiveWindow] = {}
-
-    def window_for(self, parcel: Outbox | Batch) -> SendWindow:
-        pair = (parcel.source.task, parcel.target)
-        window = self.pairs.get(pair)
-        if window is None:
-            window = self.pairs[pair] = SendWindow(self.window_of(parcel.target))
-        return window
-
-    def arrive(self, batch: Batch) -> None:
-        if batch.frame:
-            pair = (batch.source.task, batch.target)
-            window = self.arriving.get(pair)
-            if window is None:
-                window = self.arriving[pair] = ReceiveWindow(self.window_of(batch.target))
-            batch.window = window
-        self.epochs.arrive(batch)
-
-    def enter_inbox(self, task: BoltTask, batch: Batch) -> None:
-        """Put a batch into an inbox."""
-        task.inbox.append(batch)
-        self.woken.append(task)
-
-    def done(self, batch: Batch) -> None:
-        if batch.window is None:
-            return
-        upto = batch.window.confirm(batch.frame)
-        if self.window_for(batch).grant(upto) and batch.target in self.waiting:
-            self.retry.update(self.waiting.pop(batch.target))
-
-    def forget_pairs(self) -> None:
-        """All tasks are new objects: nothing is in flight."""
-        self.pairs.clear()
-        self.arriving.clear()
-
-
 class EpochWorker(Worker):
-    """All tasks of a topology, and their epochs."""
+    """Tasks of a topology, and their epochs."""
 
     kind_of_links = EpochLinks
     links: EpochLinks
-    epochs: Epochs | None = None
+
+    def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
+        super().__init__(plan, *args, **kwargs)
+        self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
+        self.calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
+        self.links.epochs = self.epochs = Epochs(self, self.files, self.calls, self.now)
+        #: The coordinator, if it is in this worker, once its tasks are opened.
+        self.lead: EpochLead | None = None
+        self.peers = EpochPeers.of(self.peers, self)
+        #: What is done in the next step, in order: never within something else.
+        self.jobs: deque[Callable[[], None]] = deque()
+        self.timed_jobs: list[tuple[float, Callable[[], None]]] = []
+        #: Messages of the coordinator, in order. They wait while tasks are being opened.
+        self.messages: deque[ForTask] = deque()
+        self.environment.prepare = self.prepare_task
+        self.take_plan(plan)
 
     # Life.
 
-    def open_tasks(self, rows: list[Any]) -> None:
-        plan = self.plan
-        if len(set(plan.worker_of.values())) > 1:
-            self.end(
-                SquallError(
-                    "a topology with topology.state.path runs in one worker: set topology.workers to 1"
-                )
-            )
-            return
-        self.environment.prepare = self.prepare_task
-        super().open_tasks(rows)
+    def take_plan(self, plan: WorkerPlan) -> None:
+        """Note what the epochs need of an assignment."""
+        here = plan.tasks_here
+        self.epochs.names = plan.names
+        self.epochs.readers = {
+            task: [target for target in plan.end_targets(component) if target in here]
+            for task, component, _ in plan.tasks
+        }
+        self.leader = plan.worker_of[min(plan.spout_tasks)]
+        #: The worker of each task, by the task's name.
+        self.hosts = {plan.names[task]: worker for task, worker in plan.worker_of.items()}
 
     def prepare_task(self, task: Task) -> None:
         """Give a new task its part in epochs."""
         assert isinstance(task, EpochBoltTask | EpochSpoutTask)
-        plan, conf, time_of = self.plan, self.plan.conf_of(task.spec.id), self.environment.time_of
+        plan, time_of = self.plan, self.environment.time_of
+        conf: Any = task.context.conf
         give_up = conf["topology.outage.give.up.secs"]
         sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
+        participant = self.participant_of(task, sources)
         task.join_epochs(
             EpochSetup(
                 to_wall=time_of,
                 from_wall=lambda time: time - (time_of(self.now()) - self.now()),
                 names=plan.names,
                 replay=replay_of(plan),
-                alignment=Alignment([plan.names[source] for source in sources]),
-                parking=Parking(plan.names[task.id], MOST_PARKED),
+                alignment=participant.alignment,
+                parking=participant.parking,
+                emissions=participant.emissions,
                 give_up_secs=None if give_up is None else float(give_up),
                 most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             )
@@ -129,51 +117,68 @@ class EpochWorker(Worker):
                 (each.source, each.stream): plan.topology.component(each.source).outputs[each.stream].fields
                 for each in task.spec.inputs
             }
+        self.epochs.join(task, participant)
 
-    def begin_epochs(self) -> None:
-        """All tasks are opened: restore the last commit, and go on from there."""
+    def participant_of(self, task: EpochBoltTask | EpochSpoutTask, sources: list[int]) -> Participant:
+        """Return the participant of a task: that of the object before it, if there was one in this process."""
+        names = self.plan.names
+        known = self.epochs.participants.get(task.id)
+        if known is not None:
+            known.emissions.forget_ids()  # the new object has emitted none of them
+            return known
+        name = names[task.id]
+        rewindable = isinstance(task.instance, RewindableSpout)
+        return Participant(
+            name,
+            self.plan.incarnation.restart,
+            Alignment([names[source] for source in sources]),
+            Parking(name, MOST_PARKED),
+            PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True),
+            lambda files: own_file(name, files),
+        )
+
+    def begin_to_lead(self) -> None:
+        """All tasks here are opened, and the coordinator belongs here: let it claim the lead."""
         plan = self.plan
-        tasks = [task for task in self.tasks.values() if isinstance(task, EpochBoltTask | EpochSpoutTask)]
-        files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
-        calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
-        leader = f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}"
-        names = {plan.names[task.id]: plan.incarnation.restart for task in tasks}
         coordinator = Coordinator(
-            leader,
-            plan.incarnation.version,
-            names,
+            f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}",
+            max(plan.version, plan.incarnation.version),
+            dict.fromkeys(plan.names.values(), plan.incarnation.restart),
             float(plan.conf["topology.epoch.secs"]),
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
-        targets = {task.id: plan.end_targets(task.spec.id) for task in tasks}
-        self.links.epochs = self.epochs = Epochs(
-            self,
-            tasks,
-            targets,
-            coordinator,
-            files,
-            calls,
-            plan.incarnation.restart,
-            self.now,
-        )
+        self.lead = EpochLead(self, coordinator, self.files, self.calls, self.now, self.epochs.activity_now)
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
-        self.stop_epochs()
-        for task in list(self.tasks.values()):
-            self.remove(task)
-        self.links.forget_pairs()
+        self.lead = None
+        self.jobs.clear()
+        self.timed_jobs.clear()
+        self.close_tasks()
+        names = {row[0]: f"{row[1]}/{row[2]}" for row in plan.own_tasks}
+        self.epochs.keep_only(names.values())
+        self.take_plan(plan)
         super().replan(plan)
 
-    def stop_epochs(self) -> None:
-        """What is not committed is void."""
-        if self.epochs is not None:
-            self.epochs.stop()
-            self.epochs = None
+    def close_tasks(self) -> None:
+        """Close all tasks, for others that take their places. What they did since the last commit is void."""
+        for task in list(self.tasks.values()):
+            self.remove(task)
+            if isinstance(task, EpochBoltTask):
+                task.forget_states()
+        self.epochs.forget_objects()
+        self.links.forget_pairs()
+        self.environment.lives += 1
+
+    def renew(self, message: RestoreTask) -> None:
+        """Make all tasks anew, for a rewind."""
+        self.epochs.void(message.epoch)
+        self.close_tasks()
+        self.open_tasks(self.plan.own_tasks)
 
     def stop(self) -> None:
-        self.stop_epochs()
+        self.calls.stop()
         super().stop()
 
     @property
@@ -182,17 +187,15 @@ class EpochWorker(Worker):
 
     @property
     def ended(self) -> bool:
-        return super().ended and self.epochs is not None and self.epochs.over
+        return self.epochs.over and super().ended
 
     @property
     def drained(self) -> bool:
-        return super().drained and (self.epochs is None or self.epochs.halted)
+        return super().drained and (self.epochs.halted or self.epochs.rewind == 0)
 
     def set_active(self, active: bool) -> None:
-        if self.epochs is not None and self.epochs.coordinator.change_wanted:
-            # The change does not take place. The spouts have stopped, so all goes on from the last commit, as after a restart.
-            self.draining = False
-            self.replan(self.plan)
+        if self.lead is not None and self.lead.coordinator.change_wanted:
+            self.lead.call_off()
         super().set_active(active)
 
     def end(self, error: SquallError) -> None:
@@ -207,20 +210,118 @@ class EpochWorker(Worker):
     def step(self) -> bool:
         if not self.started or self.stopped or self.crash:
             return False
-        if self.epochs is None:
-            if not self.table.opened:
-                return self.threads.visit(self.now()) | self.collect_threads()
-            self.begin_epochs()
-        assert self.epochs is not None
-        busy = self.epochs.step(self.now())
+        now = self.now()
+        busy = self.process_arrived(now)
+        busy |= self.take_answers()
+        if self.timed_jobs:
+            self.jobs += [job for at, job in self.timed_jobs if at <= now]
+            self.timed_jobs = [entry for entry in self.timed_jobs if entry[0] > now]
+        opened = self.table.opened
+        if self.leader == self.name and opened:
+            if self.lead is None:
+                self.begin_to_lead()
+            assert self.lead is not None
+            self.lead.step(now)
+        busy |= self.take_messages()
+        while self.jobs:
+            busy = True
+            self.jobs.popleft()()
         if not self.epochs.running:
-            return busy | self.threads.visit(self.now()) | self.collect_threads()
-        if self.draining and super().drained and not self.epochs.coordinator.change_wanted:
-            self.epochs.coordinate(self.epochs.coordinator.plan_change())
+            busy |= self.threads.visit(now) | self.collect_threads()
+            self.send_controls()
+            return busy
+        busy |= self.epochs.step(now)
+        if self.draining and self.lead is not None and super().drained:
+            self.lead.stop_for_change()
         busy |= super().step()
-        if not busy and super().ended:
-            self.epochs.all_ended()
+        self.report(now, busy)
         return busy
+
+    def report(self, now: float, busy: bool) -> None:
+        """Let the coordinator know what the tasks here do."""
+        if not self.epochs.running:
+            return
+        all_ended = not busy and super().ended
+        if self.lead is None:
+            self.epochs.report_activity(now, idle=not busy)
+            if all_ended:
+                self.epochs.report_end()
+        elif all_ended:
+            self.lead.tasks_ended(len(set(self.hosts.values())) - 1)
+
+    def take_answers(self) -> bool:
+        """Follow the answers of the store; return whether there were any."""
+        busy = False
+        while self.calls.answers and not self.crash:
+            busy = True
+            done, result, error = self.calls.answers.popleft()
+            try:
+                if error is not None:
+                    raise error
+                done(result)
+            except (BadLog, SquallError, ValueError) as error:
+                self.end(error if isinstance(error, SquallError) else SquallError(str(error)))
+        return busy
+
+    def take_messages(self) -> bool:
+        """Deliver the messages of the coordinator, as far as the tasks are there; return whether any was."""
+        busy = False
+        while self.messages and self.table.opened and not self.crash:
+            name, message = self.messages[0].task, self.messages[0].message
+            if isinstance(message, RestoreTask):
+                if message.assignment > max(self.plan.version, self.plan.incarnation.version):
+                    break  # it is of an assignment that this worker does not follow yet
+                if message.rewind > self.epochs.rewind:
+                    begun = self.epochs.rewind
+                    self.epochs.begin_rewind(message)
+                    if begun:
+                        self.renew(message)
+                        continue
+            busy = True
+            self.messages.popleft()
+            self.epochs.tell(name, message)
+        return busy
+
+    def process_arrived(self, now: float) -> bool:
+        if not self.arrived:
+            return False
+        while self.arrived:
+            frame = self.arrived.popleft()
+            if isinstance(frame, Control):
+                self.process_control(frame, now)
+            elif isinstance(frame, EpochFrame):
+                self.epochs.admit(frame)
+        self.wake_bolts()
+        return True
+
+    def process_control(self, control: Control, now: float) -> None:
+        for packed in control.epochs:
+            try:
+                self.deliver_envelope(unpack_envelope(packed))
+            except msgspec.MsgspecError as error:
+                self.end(
+                    SquallError(
+                        f"worker {control.sender} sends messages that this one cannot read ({error}): run the same release "
+                        "on all hosts"
+                    )
+                )
+        if control.rewind != self.epochs.rewind:
+            control.grants = {}
+        super().process_control(control, now)
+
+    def deliver_envelope(self, envelope: Envelope) -> None:
+        """Deliver a message to a task or to the coordinator, if it is for this worker."""
+        if isinstance(envelope, ForTask):
+            self.messages.append(envelope)
+        elif (lead := self.lead) is not None:
+            self.jobs.append(lambda: lead.tell(envelope.task, envelope.message))
+
+    def send_controls(self) -> None:
+        for worker in self.links.grants:
+            self.ack_router.control(worker)
+        for control in self.ack_router.controls.values():
+            control.rewind = self.epochs.rewind
+        super().send_controls()
 
     def collect_threads(self) -> bool:
         """Collect the runs of threaded tasks that have ended, while nothing else runs."""
@@ -231,7 +332,7 @@ class EpochWorker(Worker):
         return busy
 
     def ran(self, task: Task, now: float) -> None:
-        if task.jobs == 1 and self.epochs is not None:
+        if task.jobs == 1:
             assert isinstance(task, EpochBoltTask | EpochSpoutTask)
             self.epochs.collect(task)
         super().ran(task, now)
@@ -239,20 +340,51 @@ class EpochWorker(Worker):
     def next_time(self) -> float | None:
         if not self.started or self.stopped or self.crash:
             return None
-        if self.epochs is None or not self.epochs.running:
-            return None if self.epochs is None else self.epochs.next_time()
-        times = (super().next_time(), self.epochs.next_time())
+        times = [super().next_time()] if self.epochs.running else []
+        times += [at for at, _ in self.timed_jobs]
+        if self.lead is not None:
+            times.append(self.lead.next_time())
         return min((time for time in times if time is not None), default=None)
 
-    # What `Epochs` needs of its worker.
+    # What `Epochs` and `EpochLead` need of their worker.
 
     def run_job(self, task: Task, job: Callable[[], Any]) -> None:
         """See `EpochHost`."""
         self.execute(task, job)
 
+    def arrive(self, batch: Batch) -> None:
+        """See `EpochHost`."""
+        self.links.arrive(batch)
+
     def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
         """See `EpochHost`."""
         self.links.enter_inbox(task, batch)
+
+    def send_barrier(self, barrier: EpochBarrier) -> None:
+        """See `EpochHost`."""
+        self.links.send_barrier(barrier, self.plan.end_targets(self.plan.component_of[barrier.source]))
+
+    def later(self, job: Callable[[], None], at: float | None = None) -> None:
+        """See `EpochHost`."""
+        if at is None:
+            self.jobs.append(job)
+        else:
+            self.timed_jobs.append((at, job))
+
+    def send_to_coordinator(self, task: str, message: ToCoordinator) -> None:
+        """See `EpochHost`."""
+        self.send_envelope(self.leader, ForCoordinator(task, message))
+
+    def send_to_task(self, task: str, message: ToTask) -> None:
+        """See `LeadHost`."""
+        self.send_envelope(self.hosts[task], ForTask(task, message))
+
+    def send_envelope(self, worker: str, envelope: Envelope) -> None:
+        """Send a message to a worker, which may be this one."""
+        if worker == self.name:
+            self.deliver_envelope(envelope)
+        else:
+            self.ack_router.control(worker).epochs.append(pack_envelope(envelope))
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """See `EpochHost`."""
@@ -263,6 +395,25 @@ class EpochWorker(Worker):
             known = keeper.known([each.letter.id for each in given_up])
             given_up = [each for each in given_up if each.letter.id not in known]
         return keeper.keep(given_up) == len(given_up)
+
+    # What `EpochPeers` needs of its worker.
+
+    def peer_gone(self) -> None:
+        """See `PeerHost`."""
+        if self.lead is not None:
+            self.jobs.append(self.lead.peer_gone)
+
+    def peer_there(self, name: str) -> None:
+        """See `PeerHost`."""
+        if self.lead is not None:
+            self.lead.greet([task for task, worker in self.hosts.items() if worker == name])
+
+    def frames_gone(self, rewind: int) -> None:
+        """See `PeerHost`."""
+        for task, participant in self.epochs.participants.items():
+            if task in self.epochs.tasks:
+                self.epochs.perform(self.epochs.tasks[task], participant.frame_lost(rewind))
+                break
 
 
 def replay_of(plan: WorkerPlan) -> Replay:
@@ -303,3 +454,8 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
 def worker_class(plan: WorkerPlan) -> type[Worker]:
     """Return the kind of worker that a plan needs."""
     return EpochWorker if plan.has_epochs else Worker
+
+
+def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
+    """Return a task's own snapshot."""
+    return {name: files[name]} if name in files else {}

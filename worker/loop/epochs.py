@@ -1,39 +1,43 @@
-"""The epochs of a worker: its tasks' part in them, the coordinator, and the calls of the store.
+"""The part of one worker's tasks in the epochs of their topology: snapshots, barriers, and what a commit makes visible.
 
 The cores of `worker.epochs` decide; this module does what their effects say, in their order. All of it runs in the worker's
-loop, except for the user code of threaded tasks and the calls of the store.
-Must not know: how tasks run, sockets.
+loop, except for the user code of threaded tasks and the calls of the store. Tasks are new objects after each rewind, while
+their participants live as long as the process: they have what is acked with a commit.
+Must not know: how tasks run, the coordinator, sockets.
 """
 
 from __future__ import annotations
 
 import hashlib
 import logging
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from squall.transport.frames import Batch
+from squall.transport.frames import Batch, EpochBarrier, EpochFrame
 from topology_api import SquallError, StateError
 from topology_api.tuples import Source
 from worker.epochs.after_commit import LETTERS, ROWS
-from worker.epochs.coordinator import (
-    Coordinator,
-    CoordinatorEffect,
-    EpochPhase,
-    EpochsEnded,
-    ReadyForChange,
-    SendToTask,
+from worker.epochs.messages import (
+    Barrier,
+    BeginEpochEnd,
+    EndMark,
+    EpochCommitted,
+    EpochsOver,
+    LinkItem,
+    RestoreTask,
+    Rows,
+    SnapshotMarker,
+    TaskActive,
+    ToCoordinator,
+    ToTask,
 )
-from worker.epochs.emissions import Emissions
-from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
-from worker.epochs.messages import Barrier, EndMark, RestoreTask, Rows, SnapshotMarker, ToCoordinator, ToTask
 from worker.epochs.parking import ParkedLetter
 from worker.epochs.participant import (
     AckEmissions,
+    FrameAdmission,
     LoadSnapshot,
     Participant,
     PutInInbox,
@@ -45,10 +49,9 @@ from worker.epochs.participant import (
     TaskEffect,
     WriteSnapshot,
 )
-from worker.epochs.records import BadLog, SnapshotFile
 from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
-from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot
-from worker.loop.epoch_store import Answer, EpochFiles
+from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.epoch_store import EpochFiles, StoreCalls
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -58,28 +61,15 @@ _log = logging.getLogger(__name__)
 
 #: Seconds until what could not be shown outside is shown again.
 SHOW_PAUSE: Final = 1.0
-#: After how many seconds the log says which tasks an epoch waits for.
-LONG_END: Final = 10.0
 #: The length of a lineage's name in tokens.
 LINEAGE_DIGITS: Final = 16
+#: Seconds after which a busy worker looks again whether there is activity to report.
+ACTIVITY_SECONDS: Final = 0.1
 
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
 
 EpochTask = EpochBoltTask | EpochSpoutTask
-
-
-class StoreCalls(Protocol):
-    """Who calls the store; see `worker.loop.epoch_store`."""
-
-    answers: deque[Answer]
-
-    @property
-    def waits_for(self) -> str: ...
-
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None: ...
-
-    def stop(self) -> None: ...
 
 
 class EpochHost(Protocol):
@@ -88,8 +78,20 @@ class EpochHost(Protocol):
     def run_job(self, task: Task, job: Callable[[], Any]) -> None:
         """Run user code of a task, in its thread."""
 
+    def arrive(self, batch: Batch) -> None:
+        """Count a batch of another worker in its window, and pass it to `Epochs.arrive`."""
+
     def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
         """Put a batch into the inbox of a bolt task."""
+
+    def send_barrier(self, barrier: EpochBarrier) -> None:
+        """Send a barrier to all workers that have tasks which read its source."""
+
+    def send_to_coordinator(self, task: str, message: ToCoordinator) -> None:
+        """Send a message of a task to the coordinator, in any worker."""
+
+    def later(self, job: Callable[[], None], at: float | None = None) -> None:
+        """Do something in this step, but not within what is being done now; or at a time."""
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
@@ -99,127 +101,107 @@ class EpochHost(Protocol):
 
 
 class Epochs:
-    """The epochs of one worker that has all tasks of a topology."""
+    """The tasks of one worker, and their participants."""
 
     def __init__(
-        self,
-        host: EpochHost,
-        tasks: list[EpochTask],
-        targets: dict[int, list[int]],
-        coordinator: Coordinator,
-        files: EpochFiles,
-        calls: StoreCalls,
-        incarnation: int,
-        now: Callable[[], float],
+        self, host: EpochHost, files: EpochFiles, calls: StoreCalls, now: Callable[[], float]
     ) -> None:
-        """`targets`: of each task, the tasks that read its streams."""
         self.host = host
         self.files, self.calls, self.now = files, calls, now
-        self.coordinator = coordinator
-        self.tasks = {task.id: task for task in tasks}
-        self.names = {task.id: task.epochs.names[task.id] for task in tasks}
-        self.targets = targets
-        self.participants = {
-            task.id: Participant(
-                self.names[task.id],
-                incarnation,
-                task.epochs.alignment,
-                task.epochs.parking,
-                task.emissions if isinstance(task, EpochSpoutTask) else Emissions(True),
-                partial(own_file, self.names[task.id]),
-            )
-            for task in tasks
-        }
-        self.by_name = {name: task for task, name in self.names.items()}
-        #: Messages on their way, in order: they are never handled within another one.
-        self.mail: deque[Callable[[], None]] = deque()
+        #: By task id. A task's participant lives as long as the process; the task does not.
+        self.participants: dict[int, Participant] = {}
+        self.tasks: dict[int, EpochTask] = {}
+        self.by_name: dict[str, int] = {}
+        #: The names of the topology's tasks, in all workers.
+        self.names: dict[int, str] = {}
+        #: Of each source task, the tasks here that read its streams.
+        self.readers: dict[int, list[int]] = {}
+        #: The number of the last rewind whose first step was taken here.
+        self.rewind = 0
+        self.lineage = ""
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
+        #: Frames of a rewind whose first step their target has not taken yet.
+        self.early: dict[int, list[EpochFrame]] = {}
         self.resumed: set[int] = set()
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
-        self.later: list[tuple[float, Callable[[], None]]] = []
-        #: The sum of what the tasks had done when the last epoch began to end.
+        self.over = self.halted = False
+        #: Whether the coordinator knows that all tasks here have ended.
+        self.ended = False
+        #: The last epoch of the assignment; 0: none is known.
+        self.last_epoch = 0
+        #: What the tasks had done when the last epoch began to end, and whether the coordinator knows of more.
         self.activity = -1
-        self.begun = self.over = self.halted = self.hurried = False
-        #: Since when an epoch is ending; None: the log has said that it takes long.
-        self.ending_since: float | None = None
+        self.reported = True
+        self.next_report = 0.0
         #: The tasks whose letters were shown by this process.
         self.showed_letters: set[int] = set()
 
     @property
     def running(self) -> bool:
         """Whether user code may run."""
-        return len(self.resumed) == len(self.tasks) and not self.over
+        return bool(self.tasks) and len(self.resumed) == len(self.tasks) and not self.over
 
-    def stop(self) -> None:
-        """The worker stops: what is not committed is void."""
-        self.calls.stop()
+    # The tasks.
+
+    def join(self, task: EpochTask, participant: Participant) -> None:
+        """A task was made."""
+        self.tasks[task.id] = task
+        self.by_name[participant.task] = task.id
+        self.participants[task.id] = participant
+
+    def forget_objects(self) -> None:
+        """All tasks were closed: others take their places, and begin with the last commit."""
+        self.tasks.clear()
+        self.by_name.clear()
+        self.resumed.clear()
+        self.marked.clear()
+        self.end_marks.clear()
+
+    def keep_only(self, names: Iterable[str]) -> None:
+        """Forget the participants of tasks that are in other workers now."""
+        kept = set(names)
+        self.participants = {
+            task: participant for task, participant in self.participants.items() if participant.task in kept
+        }
+        self.early.clear()
+
+    def void(self, epoch: int) -> None:
+        """The tasks are about to be closed, and an epoch is the last commit: ack what is committed."""
+        for task in self.tasks.values():
+            self.perform(task, self.participants[task.id].commit_known(epoch))
 
     # The loop.
 
     def step(self, now: float) -> bool:
         """Do what is due; return whether anything was done."""
-        if not self.begun:
-            self.begun = True
-            self.coordinate(self.coordinator.start())
-        busy = False
-        while self.calls.answers:
-            busy = True
-            done, result, error = self.calls.answers.popleft()
-            if error is not None:
-                self.host.end(error if isinstance(error, SquallError) else SquallError(str(error)))
-                return True
-            try:
-                done(result)
-            except BadLog as error:
-                self.host.end(SquallError(str(error)))
-                return True
-        if self.later:
-            self.mail += [job for at, job in self.later if at <= now]
-            self.later = [entry for entry in self.later if entry[0] > now]
-        if not self.is_quiet(now):
-            self.coordinate(self.coordinator.tick(now))
-        busy |= bool(self.mail)
-        while self.mail:
-            self.mail.popleft()()
         if self.marked and self.running:
-            busy |= self.take_markers()
-        self.watch_the_end(now)
-        return busy
+            return self.take_markers()
+        return False
 
-    def next_time(self) -> float | None:
-        """Return when something is due although nothing happens."""
-        times = [at for at, _ in self.later]
-        if self.coordinator.phase is EpochPhase.OPEN:
-            times.append(self.coordinator.next_begin)
-        return min(times, default=None)
+    def activity_now(self) -> int:
+        """Return a number that grows with everything that the tasks here do."""
+        return sum(activity_of(task) for task in self.tasks.values())
 
-    def watch_the_end(self, now: float) -> None:
-        """Log which tasks hold up the end of an epoch, once, if it takes long."""
-        coordinator = self.coordinator
-        if coordinator.phase is not EpochPhase.ALIGNING:
-            self.ending_since = now
-        elif self.ending_since is not None and now - self.ending_since >= max(LONG_END, coordinator.interval):
-            _log.warning(
-                "epoch %d has not ended for %.0f s: it waits for %s",
-                coordinator.view.next_epoch,
-                now - self.ending_since,
-                ", ".join(sorted(coordinator.waiting)) or "the store",
-            )
-            self.ending_since = None
+    def report_activity(self, now: float, idle: bool) -> None:
+        """Tell a coordinator in another worker, once in each epoch, that something has happened here."""
+        if self.reported or not (idle or now >= self.next_report):
+            return
+        self.next_report = now + ACTIVITY_SECONDS
+        if self.activity_now() != self.activity:
+            self.reported = True
+            self.send_activity(ended=False)
 
-    def is_quiet(self, now: float) -> bool:
-        """Return whether an epoch is due in which nothing has happened: then none is committed, and the log does not grow."""
-        coordinator = self.coordinator
-        if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin or coordinator.stopping:
-            return False
-        activity = sum(activity_of(task) for task in self.tasks.values())
-        if activity != self.activity or coordinator.view.newest is None:
-            self.activity = activity
-            return False
-        coordinator.next_begin = now + coordinator.interval
-        return True
+    def report_end(self) -> None:
+        """Tell a coordinator in another worker that all tasks here have ended."""
+        if not self.ended:
+            self.ended = True
+            self.send_activity(ended=True)
+
+    def send_activity(self, ended: bool) -> None:
+        """Tell the coordinator what the tasks here have done."""
+        self.host.send_to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended))
 
     def take_markers(self) -> bool:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
@@ -251,24 +233,49 @@ class Epochs:
             )
             self.perform(task, effects)
 
-    def all_ended(self) -> None:
-        """All tasks have ended: their last epoch need not wait for its time. Later ones have to: there are some while what is
-        committed cannot be shown outside."""
-        if not self.hurried and self.coordinator.phase is EpochPhase.OPEN:
-            self.hurried = True
-            self.coordinator.next_begin = 0.0
-
     # Tuples.
 
     def arrive(self, batch: Batch) -> None:
-        """A batch of rows, or an end mark, has come for a task here."""
+        """A batch of rows, or an end mark, has come for a task here, in its turn."""
         source = self.names[batch.source.task]
         if batch.ended:
             self.end_marks[source, batch.target] = batch
-            item: Any = EndMark()
+            item: LinkItem = EndMark()
         else:
             item = Rows((batch,))
         self.perform(self.tasks[batch.target], self.participants[batch.target].arrive(source, item))
+
+    def admit(self, frame: EpochFrame) -> None:
+        """A frame has come from another worker. Frames of an older rewind are refused, those of a newer one wait."""
+        item = frame.item
+        targets = self.readers.get(item.source, []) if isinstance(item, EpochBarrier) else [item.target]
+        for target in targets:
+            participant = self.participants.get(target)
+            if participant is None:
+                continue
+            admission = participant.admit(frame.rewind)
+            if admission is FrameAdmission.WAIT:
+                self.early.setdefault(target, []).append(frame)
+            elif admission is FrameAdmission.NOW:
+                self.take(target, item)
+
+    def take(self, target: int, item: Batch | EpochBarrier) -> None:
+        """Take a frame that was admitted for one of its targets."""
+        if isinstance(item, Batch):
+            self.host.arrive(item)
+            return
+        barrier = Barrier(item.epoch, item.last)
+        source = self.names[item.source]
+        self.perform(self.tasks[target], self.participants[target].arrive(source, barrier))
+
+    def take_early(self, target: int) -> None:
+        """A task has taken the first step of a rewind: look again at the frames that waited for it."""
+        for frame in self.early.pop(target, ()):
+            admission = self.participants[target].admit(frame.rewind)
+            if admission is FrameAdmission.WAIT:
+                self.early.setdefault(target, []).append(frame)
+            elif admission is FrameAdmission.NOW:
+                self.take(target, frame.item)
 
     def enter(self, task: EpochTask, items: tuple[Any, ...]) -> None:
         """Put items into a task's inbox."""
@@ -289,74 +296,41 @@ class Epochs:
         """Send a barrier to the tasks that read this one, unless its end marks are there."""
         if task.ended:
             return
-        for target in self.targets[task.id]:
-            effects = self.participants[target].arrive(self.names[task.id], barrier)
-            self.perform(self.tasks[target], effects)
+        sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
+        for target in self.readers.get(task.id, ()):
+            self.take(target, sent)
+        self.host.send_barrier(sent)
 
-    # Effects.
+    # Messages and effects.
 
-    def coordinate(self, effects: list[CoordinatorEffect]) -> None:
-        """Do what the coordinator says."""
-        for effect in effects:
-            if isinstance(effect, SendToTask):
-                if isinstance(effect.message, RestoreTask) and not self.fits():
-                    return
-                self.mail.append(partial(self.tell_task, self.by_name[effect.task], effect.message))
-            elif isinstance(effect, PutRecord):
-                job = partial(self.files.put_record, effect.number, effect.record)
-                self.calls.call(
-                    job,
-                    lambda answer: self.coordinate(self.coordinator.put_answered(answer, self.now())),
-                    PutAnswer.UNKNOWN,
-                )
-            elif isinstance(effect, ReadLog):
-                read = partial(self.files.records_after, effect.after)
-                self.calls.call(
-                    read, lambda found: self.coordinate(self.coordinator.records_read(found, self.now()))
-                )
-            elif isinstance(effect, SweepFiles):
-                self.calls.call(partial(self.files.sweep, effect), lambda _: None)
-            elif isinstance(effect, ReadyForChange):
-                self.halted = True
-            elif isinstance(effect, EpochsEnded):
-                self.over = True
-                if not self.resumed:
-                    _log.warning(
-                        "the topology has nothing to do: the state in %s is that of a completed run. To run it again, set "
-                        "another topology.state.path, or remove this folder",
-                        self.files.folder,
-                    )
-            elif isinstance(effect, LeadLost):
-                self.host.end(
-                    SquallError(
-                        f"another worker leads the topology whose state is in {self.files.folder}: this one ends. Two "
-                        "topologies of one name need a topology.state.path each"
-                    )
-                )
+    def tell(self, name: str, message: ToTask) -> None:
+        """Deliver a message of the coordinator to a task here."""
+        if name not in self.by_name:
+            return  # of an assignment that is not followed any more
+        task = self.tasks[self.by_name[name]]
+        if message.rewind == self.rewind:
+            self.follow(message)
+        self.go_on(task, self.participants[task.id].message(message))
 
-    def fits(self) -> bool:
-        """Return whether the last commit is of these tasks; end the worker if it is of others."""
-        newest = self.coordinator.view.newest
-        there, here = set(newest.files) if newest is not None else set(), set(self.by_name)
-        if newest is None or there == here:
-            return True
-        changed = [f"{name} is gone" for name in sorted(there - here)]
-        changed += [f"{name} is new" for name in sorted(here - there)]
-        self.host.end(
-            SquallError(
-                f"the state in {self.files.folder} is of other tasks: {', '.join(changed)}. In this release components and "
-                "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"
-            )
-        )
-        return False
+    def follow(self, message: ToTask) -> None:
+        """Note what a message says about all tasks."""
+        if isinstance(message, RestoreTask):
+            self.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
+        elif isinstance(message, BeginEpochEnd):
+            if self.reported or self.activity < 0:
+                self.activity, self.reported = self.activity_now(), False
+            if message.last:
+                self.last_epoch = message.epoch
+        elif isinstance(message, EpochCommitted):
+            self.halted = self.halted or message.epoch == self.last_epoch
+        elif isinstance(message, EpochsOver):
+            self.over = True
 
-    def tell_task(self, task: int, message: ToTask) -> None:
-        """Deliver a message of the coordinator."""
-        self.go_on(self.tasks[task], self.participants[task].message(message))
-
-    def tell_coordinator(self, task: int, message: ToCoordinator) -> None:
-        """Deliver a message to the coordinator."""
-        self.coordinate(self.coordinator.message(self.names[task], message, self.now()))
+    def begin_rewind(self, message: RestoreTask) -> None:
+        """The tasks here take the first step of a rewind."""
+        self.rewind = message.rewind
+        self.halted, self.last_epoch, self.over = False, 0, False
+        self.activity, self.reported, self.ended = -1, False, False
 
     def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:
         """Do what a task's participant says."""
@@ -367,23 +341,23 @@ class Epochs:
             elif isinstance(effect, SendBarrier):
                 self.send_barrier(task, effect.barrier)
             elif isinstance(effect, WriteSnapshot):
-                done = partial(self.snapshot_written, task, effect.rewind)
+                done = partial(self.snapshot_written, task.id, effect.rewind)
                 self.calls.call(partial(self.files.write_snapshot, effect.file, effect.data), done)
             elif isinstance(effect, SendToCoordinator):
-                self.mail.append(partial(self.tell_coordinator, task.id, effect.message))
+                self.host.send_to_coordinator(participant.task, effect.message)
             elif isinstance(effect, AckEmissions):
                 assert isinstance(task, EpochSpoutTask)
                 self.host.run_job(task, partial(task.ack_committed, effect.ids))
             elif isinstance(effect, ReadSnapshots):
-                done = partial(self.snapshots_read, task, effect.rewind)
-                self.calls.call(partial(self.files.read_snapshots, effect.files), done)
+                done = partial(self.snapshots_read, task.id, effect.rewind)
+                self.calls.call(partial(self.files.restore_point, effect.files, effect.rewind), done)
             elif isinstance(effect, LoadSnapshot):
                 self.host.run_job(task, partial(task.begin_with, effect.snapshot))
+                self.host.later(partial(self.take_early, task.id))
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
                 if self.running:
-                    epoch = self.coordinator.view.epoch
-                    how = f"goes on from epoch {epoch}" if epoch else "begins"
+                    how = f"goes on from epoch {participant.epoch}" if participant.epoch else "begins"
                     _log.info("the state in %s %s", self.files.folder, how)
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
@@ -394,23 +368,20 @@ class Epochs:
             elif isinstance(effect, ShowLetters):
                 self.show_letters(task, participant.rewind, effect)
             else:
-                raise AssertionError(f"{effect} of {self.names[task.id]} is not for this worker")
+                raise AssertionError(f"{effect} of {participant.task} is not for this worker")
 
-    def snapshot_written(self, task: EpochTask, rewind: int, _: None) -> None:
+    def snapshot_written(self, task: int, rewind: int, _: None) -> None:
         """A snapshot is in the store."""
-        self.perform(task, self.participants[task.id].snapshot_written(rewind, True))
+        if task in self.tasks:
+            self.perform(self.tasks[task], self.participants[task].snapshot_written(rewind, True))
 
-    def snapshots_read(self, task: EpochTask, rewind: int, found: list[TaskSnapshot]) -> None:
+    def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
         """The snapshots that a task begins with are there."""
-        participant = self.participants[task.id]
-        self.perform(task, participant.snapshots_read(rewind, found, only_one, self.now()))
+        if task in self.tasks:
+            effects = self.participants[task].snapshots_read(rewind, found, only_one, self.now())
+            self.perform(self.tasks[task], effects)
 
     # The outside.
-
-    @property
-    def lineage(self) -> str:
-        """The name of this state in tokens and letters."""
-        return hashlib.sha256(self.coordinator.view.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
 
     def ask_outside(self, task: EpochSinkTask, rewind: int, show: ReadToken | WriteRows) -> None:
         """Let a task of a token sink call the outside."""
@@ -436,7 +407,7 @@ class Epochs:
     def follow_later(self, task: EpochTask, follow: Callable[[], list[TaskEffect]], answered: bool) -> None:
         """Go on after an answer; without one, after a pause."""
         due = self.now() if answered else self.now() + SHOW_PAUSE
-        self.later.append((due, lambda: self.go_on(task, follow())))
+        self.host.later(lambda: self.go_on(task, follow()), due)
 
     def go_on(self, task: EpochTask, effects: list[TaskEffect]) -> None:
         """Do what follows from a message or an answer, and say to the task how much is left to be shown outside."""
@@ -466,11 +437,6 @@ def activity_of(task: EpochTask) -> int:
     if isinstance(task, EpochSpoutTask):
         return done + task.finished
     return done + task.table.turn + task.end_called
-
-
-def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
-    """Return a task's own snapshot."""
-    return {name: files[name]} if name in files else {}
 
 
 def only_one(snapshots: list[TaskSnapshot]) -> TaskSnapshot:

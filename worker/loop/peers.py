@@ -53,6 +53,9 @@ class Peers:
                 failed.add(root)
                 self.ack_router.route_failure(root, failure)
 
+    def frames_gone(self, rewind: int) -> None:
+        """No frame of this topology has a rewind number."""
+
     def superseded(self, name: str) -> None:
         """Handle the end of another worker's process."""
         for spout in self.ack_router.spouts.values():

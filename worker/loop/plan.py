@@ -41,6 +41,8 @@ class WorkerPlan:
     calls_an_instant: int | None = None
     #: Which process of the worker this is; see `squall.cluster.records.Placement`.
     incarnation: Incarnation = field(default=Incarnation(0, 0))
+    #: The version of the assignment. A process that stays has its incarnation from an earlier one.
+    version: int = 0
     #: Which submission of the topology this is.
     topology_id: str = ""
     #: False: another worker gets tuples only after the transport has linked it.

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from squall.clock import Clock
-from squall.transport.frames import Control, Frame, KeepAlive, Unsent
+from squall.transport.frames import Batch, Control, Frame, KeepAlive, Unsent
 from squall.transport.in_flight import RENUMBERED, SentBatch
 from squall.values import TaskRow
 from topology_api import EmitError
@@ -311,7 +311,9 @@ class Worker:
             frame = self.arrived.popleft()
             if isinstance(frame, Control):
                 self.process_control(frame, now)
-            elif frame.target in self.links.tasks:
+                continue
+            assert isinstance(frame, Batch)
+            if frame.target in self.links.tasks:
                 self.links.arrive(frame)
             elif frame.rows:  # tuples for a task that is no longer here
                 self.peers.lost([SentBatch.of(frame)], RENUMBERED)

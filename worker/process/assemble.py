@@ -204,6 +204,7 @@ def links(plan: WorkerPlan, sockets: Sockets, lease: Lease, worker: Worker) -> E
     local = LocalWorker(
         plan.worker, plan.incarnation, sockets.address, codec, streams, worker.window_of, waits_for
     )
+    local.ordered = plan.has_epochs
     return Exchange(local, sockets, lease, worker.peers, int(plan.conf["topology.cycle.buffer"]))
 
 

@@ -97,6 +97,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         seed=seed_of(orders),
         finished=frozenset(orders.finished),
         incarnation=orders.incarnation,
+        version=orders.version,
         topology_id=orders.topology_id,
         linked=False,
     )

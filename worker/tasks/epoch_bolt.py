@@ -20,12 +20,14 @@ from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.epochs.alignment import Alignment
+from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
+from worker.state.timers import KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
 from worker.tasks.stateful_bolt import StatefulBoltTask
@@ -69,6 +71,8 @@ class EpochSetup:
     replay: Replay
     alignment: Alignment
     parking: Parking
+    #: What a spout task has emitted since the last commit.
+    emissions: Emissions
     #: Seconds after which a parked tuple is given up although no failure counts against it; None: never.
     give_up_secs: float | None
     #: How many emissions of a spout task may wait for their commit.
@@ -204,6 +208,14 @@ class EpochBoltTask(StatefulBoltTask):
     def forget_unsent(self) -> None:
         """Forget what was emitted before the task became what a commit says: in `prepare`."""
         drop_outboxes(self.emitter)
+
+    def forget_states(self) -> None:
+        """Free the memory of a task that was closed, and whose place another one takes: its counters are still read."""
+        self.states.clear()
+        self.table.handles.clear()
+        vars(self.instance).clear()
+        self.timers = KeyTimers(self.table)
+        self.retried.clear()
 
     # What a snapshot holds.
 

@@ -82,6 +82,8 @@ class EpochSpoutTask(SpoutTask):
     markers: list[SnapshotMarker]
     #: Markers that the task has reached, for the worker to collect.
     reached: list[ReachedMarker]
+    #: Whether the last epoch of the assignment has ended: then the task emits nothing.
+    halted: bool
     #: Whether calls of `ack` are being made.
     acking: bool
 
@@ -89,8 +91,9 @@ class EpochSpoutTask(SpoutTask):
         """Called once, before the task is opened."""
         self.epochs = setup
         self.rewindable = isinstance(self.instance, RewindableSpout)
-        self.emissions = self.emitter.emissions = PickledEmissions(self.rewindable)
+        self.emissions = self.emitter.emissions = setup.emissions
         self.markers, self.reached = [], []
+        self.halted = False
         self.acking = False
 
     # Markers.
@@ -118,6 +121,7 @@ class EpochSpoutTask(SpoutTask):
                 self.crash_on_error = True
                 return True
         self.reached.append(ReachedMarker(marker, content, self.ended))
+        self.halted = marker.last
         return True
 
     def forget_unsent(self) -> None:
@@ -212,11 +216,13 @@ class EpochSpoutTask(SpoutTask):
         return self.emissions.uncommitted >= self.epochs.most_uncommitted
 
     def at_limit(self) -> bool:
-        return super().at_limit() or self.waits_for_commit
+        return self.halted or super().at_limit() or self.waits_for_commit
 
     def may_emit(self, now: float) -> bool:
         if self.yielded and self.rewindable:
             return not self.blocked and self.may_go_on()
+        if self.halted:
+            return False
         return not self.emissions.again and super().may_emit(now)
 
     def may_go_on(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from squall.transport import wire
 from squall.transport.control import pack_control, unpack_control
-from squall.transport.frames import Batch, Frame
+from squall.transport.frames import Batch, EpochFrame, Frame
 from squall.transport.wire import Header, Streams
 from squall.values import Incarnation
 
@@ -45,6 +45,10 @@ class Loopback:
             deliver(frame)
         elif isinstance(frame, Batch):
             deliver(self.batch_through_codec(frame))
+        elif isinstance(frame, EpochFrame):
+            if isinstance(frame.item, Batch):
+                frame.item = self.batch_through_codec(frame.item)
+            deliver(frame)
         else:
             header = Header(wire.CONTROL_FRAME, frame.sender, NO_INCARNATION, NO_INCARNATION, 0, 0)
             opened, body = wire.open_header([wire.seal(header, pack_control(frame, 0))])

@@ -57,6 +57,7 @@ def encode(frame: Frame, codec: str = "pickle") -> Parts:
     if isinstance(frame, Control):
         header = Header(wire.CONTROL_FRAME, frame.sender, Incarnation(3, 1), Incarnation(4, 0), 5, 17)
         return [wire.seal(header, pack_control(frame, 16))]
+    assert isinstance(frame, Batch)
     body, further = wire.pack_batch(frame, codec, {("words", "default"): 3})
     kind = wire.END if frame.ended else wire.BATCH
     return [

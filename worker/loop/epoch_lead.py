@@ -1,0 +1,217 @@
+"""The coordinator of a topology's epochs in its worker, that of the first spout task: its messages and its calls of the store.
+
+The core decides (`worker.epochs.coordinator`); this module does what its effects say, in their order.
+Must not know: tasks, how messages travel.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+from topology_api import SquallError
+from worker.epochs.coordinator import (
+    Coordinator,
+    CoordinatorEffect,
+    EpochPhase,
+    EpochsEnded,
+    SendToTask,
+)
+from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
+from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator, ToTask
+from worker.epochs.snapshot_files import SweepFiles
+from worker.loop.epoch_store import EpochFiles, StoreCalls
+
+_log = logging.getLogger(__name__)
+
+#: After how many seconds the log says which tasks an epoch waits for.
+LONG_END: Final = 10.0
+
+
+class LeadHost(Protocol):
+    """What the lead needs of its worker."""
+
+    def send_to_task(self, task: str, message: ToTask) -> None:
+        """Send a message to a task, in any worker."""
+
+    def end(self, error: SquallError) -> None:
+        """End this worker: it cannot go on."""
+
+
+class EpochLead:
+    """One life of a coordinator."""
+
+    def __init__(
+        self,
+        host: LeadHost,
+        coordinator: Coordinator,
+        files: EpochFiles,
+        calls: StoreCalls,
+        now: Callable[[], float],
+        activity: Callable[[], int],
+    ) -> None:
+        """`activity`: a number that grows with everything that the tasks of this worker do."""
+        self.host, self.coordinator = host, coordinator
+        self.files, self.calls, self.now = files, calls, now
+        self.count_activity = activity
+        #: The number when the last epoch began to end.
+        self.activity = -1
+        #: Whether tasks of other workers have done anything since then.
+        self.active_elsewhere = False
+        #: Tasks that have reported that all tasks of their worker have ended.
+        self.ended_elsewhere: set[str] = set()
+        self.begun = self.hurried = False
+        #: Whether tasks were told to run.
+        self.resumed = False
+        #: Since when an epoch is ending; None: the log has said that it takes long.
+        self.ending_since: float | None = None
+
+    def step(self, now: float) -> None:
+        """Do what is due."""
+        if not self.begun:
+            self.begun = True
+            self.perform(self.coordinator.start())
+        if not self.is_quiet(now):
+            self.perform(self.coordinator.tick(now))
+        self.watch_the_end(now)
+
+    def next_time(self) -> float | None:
+        """Return when something is due although nothing happens."""
+        return self.coordinator.next_begin if self.coordinator.phase is EpochPhase.OPEN else None
+
+    def watch_the_end(self, now: float) -> None:
+        """Log which tasks hold up the end of an epoch, once, if it takes long."""
+        coordinator = self.coordinator
+        if coordinator.phase is not EpochPhase.ALIGNING:
+            self.ending_since = now
+        elif self.ending_since is not None and now - self.ending_since >= max(LONG_END, coordinator.interval):
+            _log.warning(
+                "epoch %d has not ended for %.0f s: it waits for %s",
+                coordinator.view.next_epoch,
+                now - self.ending_since,
+                ", ".join(sorted(coordinator.waiting)) or "the store",
+            )
+            self.ending_since = None
+
+    def is_quiet(self, now: float) -> bool:
+        """Return whether an epoch is due in which nothing has happened: then none is committed, and the log does not grow."""
+        coordinator = self.coordinator
+        if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin or coordinator.stopping:
+            return False
+        activity = self.count_activity()
+        if activity != self.activity or self.active_elsewhere or coordinator.view.newest is None:
+            self.activity, self.active_elsewhere = activity, False
+            return False
+        coordinator.next_begin = now + coordinator.interval
+        return True
+
+    def tasks_ended(self, other_workers: int) -> None:
+        """All tasks of this worker have ended. If all others have, too, their last epoch need not wait for its time. Later ones
+        have to: there are some while what is committed cannot be shown outside."""
+        if len(self.ended_elsewhere) < other_workers:
+            return
+        if not self.hurried and self.coordinator.phase is EpochPhase.OPEN:
+            self.hurried = True
+            self.coordinator.next_begin = 0.0
+
+    # What happens.
+
+    def tell(self, task: str, message: ToCoordinator) -> None:
+        """Deliver a message of a task."""
+        if not isinstance(message, TaskActive):
+            self.perform(self.coordinator.message(task, message, self.now()))
+        elif message.rewind == self.coordinator.view.rewind:
+            self.active_elsewhere = True
+            if message.ended:
+                self.ended_elsewhere.add(task)
+
+    def peer_gone(self) -> None:
+        """The process of another worker has ended: what it did since the last commit is void."""
+        self.perform(self.coordinator.rewind(self.now()))
+
+    def greet(self, tasks: list[str]) -> None:
+        """A process of another worker is there: repeat what it has to hear, in case that the one before it has got it."""
+        coordinator, view = self.coordinator, self.coordinator.view
+        if coordinator.phase is EpochPhase.ENDED:
+            for task in tasks:
+                self.host.send_to_task(task, EpochsOver(view.rewind, view.epoch))
+        elif coordinator.phase is EpochPhase.RESTORING:
+            wanted = coordinator.waiting.intersection(tasks)
+            self.perform([each for each in coordinator.restore_messages() if each.task in wanted])
+
+    def stop_for_change(self) -> None:
+        """Stop the spouts of all workers with a last epoch."""
+        if not self.coordinator.change_wanted:
+            self.perform(self.coordinator.plan_change())
+
+    def call_off(self) -> None:
+        """The planned change does not take place."""
+        self.perform(self.coordinator.call_off(self.now()))
+
+    def perform(self, effects: list[CoordinatorEffect] | list[SendToTask]) -> None:
+        """Do what the coordinator says."""
+        for effect in effects:
+            if isinstance(effect, SendToTask):
+                if isinstance(effect.message, RestoreTask):
+                    if not self.fits():
+                        return
+                    self.ended_elsewhere.clear()
+                    self.hurried = False
+                self.resumed = self.resumed or isinstance(effect.message, ResumeTask)
+                self.host.send_to_task(effect.task, effect.message)
+            elif isinstance(effect, PutRecord):
+                job = partial(self.files.put_record, effect.number, effect.record)
+                self.calls.call(
+                    job,
+                    lambda answer: self.perform(self.coordinator.put_answered(answer, self.now())),
+                    PutAnswer.UNKNOWN,
+                )
+            elif isinstance(effect, ReadLog):
+                read = partial(self.files.records_after, effect.after)
+                self.calls.call(
+                    read, lambda found: self.perform(self.coordinator.records_read(found, self.now()))
+                )
+            elif isinstance(effect, SweepFiles):
+                self.calls.call(partial(self.files.sweep, effect), lambda _: None)
+            elif isinstance(effect, LeadLost):
+                self.depose()
+            elif isinstance(effect, EpochsEnded) and not self.resumed:
+                _log.warning(
+                    "the topology has nothing to do: the state in %s is that of a completed run. To run it again, set "
+                    "another topology.state.path, or remove this folder",
+                    self.files.folder,
+                )
+            # `ReadyForChange` and `EpochsEnded` are in messages to the tasks, too.
+
+    def depose(self) -> None:
+        """Another coordinator leads. If it is of this topology, its worker replaces this one in an assignment that is not known
+        here yet."""
+        mine, _, _ = self.coordinator.leader.partition("/")
+        theirs, _, _ = self.coordinator.view.leader.partition("/")
+        if mine == theirs:
+            _log.warning("another worker coordinates the epochs from now on")
+            return
+        self.host.end(
+            SquallError(
+                f"another topology uses the state in {self.files.folder}: this one ends. Two topologies of one name need a "
+                "topology.state.path each"
+            )
+        )
+
+    def fits(self) -> bool:
+        """Return whether the last commit is of these tasks; end the worker if it is of others."""
+        newest = self.coordinator.view.newest
+        there, here = set(newest.files) if newest is not None else set(), set(self.coordinator.tasks)
+        if newest is None or there == here:
+            return True
+        changed = [f"{name} is gone" for name in sorted(there - here)]
+        changed += [f"{name} is new" for name in sorted(here - there)]
+        self.host.end(
+            SquallError(
+                f"the state in {self.files.folder} is of other tasks: {', '.join(changed)}. In this release components and "
+                "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"
+            )
+        )
+        return False
