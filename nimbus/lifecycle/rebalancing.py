@@ -24,8 +24,6 @@ def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: 
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
-    elif workers not in (None, 1) and record.conf.get(STATE_PATH) is not None:
-        problems.append(f"workers is {workers}: with {STATE_PATH} it must be 1 in this release")
     if parallelism is not None:
         counts = count_tasks(record.tasks)
         found = problems_of_parallelism(parallelism, counts)
