@@ -28,7 +28,6 @@ def test_a_topology_with_or_for_a_state_path_is_not_replaced(
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"workers": 2}, "workers is 2: with topology.state.path it must be 1"),
         ({"parallelism": {"count": 3}}, "component 'count' has 2 tasks, and would have 3"),
     ],
 )

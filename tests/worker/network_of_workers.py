@@ -224,17 +224,21 @@ class Net:
 
     def tell(self, renumbered: list[int] | None = None) -> None:
         """Act as the supervisors: give every worker the assignment and its peers' addresses."""
-        for name, node in self.nodes.items():
-            peers = {
-                other: PeerPlace(
-                    self.incarnations[other],
-                    self.nodes[other].carrier.address if other in self.nodes else None,
-                )
-                for other in self.hosts
-                if other != name
-            }
-            component_of = {task: component for task, component, _ in self.tasks}
-            node.exchange.assign(self.version, peers, component_of, renumbered or [])
+        for name in self.nodes:
+            self.tell_one(name, renumbered)
+
+    def tell_one(self, name: str, renumbered: list[int] | None = None) -> None:
+        """Give one worker the assignment and its peers' addresses."""
+        peers = {
+            other: PeerPlace(
+                self.incarnations[other],
+                self.nodes[other].carrier.address if other in self.nodes else None,
+            )
+            for other in self.hosts
+            if other != name
+        }
+        component_of = {task: component for task, component, _ in self.tasks}
+        self.nodes[name].exchange.assign(self.version, peers, component_of, renumbered or [])
 
     def kill(self, name: str) -> None:
         """The process of a worker dies without a message."""

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
-from tests.local_cluster.words_with_state import Count, Pass, Words, expected
+from squall.values import Incarnation
+from tests.local_cluster.words_with_state import Count, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
-from topology_api import Bolt, Spout, TopologyBuilder
+from topology_api import Bolt, Context, Spout, TopologyBuilder
 from worker.loop.epoch_worker import EpochWorker
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
 
 HOSTS = {"a": ["words/0", "count/0"], "b": ["pass/0", "pass/1"], "c": ["words/1", "count/1"]}
-import os
-SEEDS = int(os.environ.get("SEEDS", "6"))
+#: Nothing is sent to one of the workers.
+SPOUT_ALONE = {"a": ["words/0", "pass/0"], "b": ["words/1"], "c": ["pass/1", "count/0", "count/1"]}
+#: Seeds of each kind of story: those of the usual run, and those with `--soak`.
+SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 40))]
 WORD_LIST = sorted(expected([]))
 
 
@@ -90,11 +93,13 @@ def test_three_workers_count_each_tuple_once(tmp_path: Path) -> None:
     assert counts_of(net) == wanted(300)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_whoever_dies_and_whatever_is_lost_each_tuple_counts_once(tmp_path: Path, seed: int) -> None:
     draw = Random(seed)
     faults = Faults(draw, lose=draw.choice([0.0, 0.02]), double=0.02)
-    net = net_of(tmp_path, InMemory(), faults, 1000, conf={"topology.queue.size": draw.choice([16, 4096])})
+    conf = {"topology.queue.size": draw.choice([16, 4096])}
+    hosts = draw.choice([HOSTS, SPOUT_ALONE])
+    net = net_of(tmp_path, InMemory(), faults, 1000, hosts=hosts, conf=conf)
     net.start()
     for _ in range(6):
         net.run(draw.uniform(0.05, 0.9))
@@ -105,3 +110,106 @@ def test_whoever_dies_and_whatever_is_lost_each_tuple_counts_once(tmp_path: Path
     run(net, 60, 1000)
     net.run(3)
     assert counts_of(net) == wanted(1000)
+
+
+def reassign(net: Net, hosts: dict[str, list[str]], draw: Random) -> None:
+    """Nimbus makes another assignment; its workers hear of it one after the other. Some processes are new."""
+    net.version += 1
+    for name in [name for name in net.nodes if name not in hosts]:
+        net.kill(name)
+    new = [name for name in hosts if name not in net.hosts]
+    net.hosts = dict(hosts)
+    net.incarnations = {
+        name: Incarnation(net.version, 0) if name in new else net.incarnations[name] for name in hosts
+    }
+    for name in new:
+        net.begin(name)
+    names = sorted(hosts)
+    draw.shuffle(names)
+    for name in names:
+        net.tell_one(name)
+        if name not in new:
+            net.nodes[name].worker.replan(net.plan(name, net.incarnations[name]))
+        net.run(draw.uniform(0, 0.1))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tasks_that_move_take_their_state_with_them(tmp_path: Path, seed: int) -> None:
+    """Nobody stops the topology before: a host is lost, or its tasks are moved while it is away."""
+    draw = Random(f"moves/{seed}")
+    net = net_of(tmp_path, InMemory(), Faults(draw, lose=0.01), 1000)
+    net.start()
+    tasks = [task for own in HOSTS.values() for task in own]
+    for _ in range(4):
+        net.run(draw.uniform(0.1, 1.0))
+        draw.shuffle(tasks)
+        workers = draw.sample(["a", "b", "c", "d"], draw.choice([1, 2, 3]))
+        hosts = {name: tasks[at :: len(workers)] for at, name in enumerate(workers)}
+        reassign(net, hosts, draw)
+    run(net, 60, 1000)
+    net.run(3)
+    assert counts_of(net) == wanted(1000)
+
+
+def test_a_spout_without_a_position_counts_once_while_its_worker_lives(tmp_path: Path) -> None:
+    draw = Random("no position")
+    hosts = {"a": ["words/0", "words/1"], "b": ["pass/0", "count/0"], "c": ["pass/1", "count/1"]}
+    net = net_of(tmp_path, InMemory(), spout=Slowly(600), hosts=hosts)
+    net.start()
+    for _ in range(8):
+        net.run(draw.uniform(0.1, 0.9))
+        name = draw.choice(["b", "c"])
+        net.kill(name)
+        net.restart(name)
+    run(net, 60, 600)
+    acked = [len(set(task.instance.acked)) for task in net.spouts]
+    net.run(3)
+    assert counts_of(net) == wanted(600)
+    assert [sorted(task.instance.acked) for task in net.spouts] == [list(range(600))] * 2, acked
+
+
+class Slowly(Forward):
+    """200 tuples a second, without a position."""
+
+    def open(self, context: Context) -> None:
+        super().open(context)
+        self.acked: list[object] = []
+
+    def next_tuple(self) -> float:  # type: ignore[override]
+        super().next_tuple()
+        return 0.005
+
+    def ack(self, message_id: object) -> None:
+        self.acked.append(message_id)
+
+
+def test_what_happens_in_a_worker_without_the_coordinator_is_committed(tmp_path: Path) -> None:
+    """The coordinator's own tasks do nothing meanwhile."""
+    hosts = {"a": ["words/0"], "b": ["words/1", "pass/0", "pass/1", "count/0", "count/1"]}
+    net = net_of(tmp_path, InMemory(), spout=Fed(), hosts=hosts)
+    FED.clear()
+    net.start()
+    for fed in ([1], [1, 2, 3]):
+        net.run(5)
+        lead = net.nodes["a"].worker.lead  # type: ignore[attr-defined]
+        before = lead.coordinator.view.epoch
+        net.run(5)
+        assert lead.coordinator.view.epoch == before, "nothing is committed while nothing happens"
+        FED[:] = fed
+        net.run(1)
+        assert before < lead.coordinator.view.epoch <= before + 2
+
+
+FED: list[int] = []
+
+
+class Fed(Words):
+    """The second task emits what is in a list."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    def next_tuple(self) -> float:
+        if self.context.index == 1:
+            self.count = len(FED)
+        return super().next_tuple() or 0.01

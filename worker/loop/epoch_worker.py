@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any, Final
 
@@ -161,9 +161,11 @@ class EpochWorker(Worker):
         self.take_plan(plan)
         super().replan(plan)
 
-    def close_tasks(self) -> None:
-        """Close all tasks, for others that take their places. What they did since the last commit is void."""
+    def close_tasks(self, kept: Collection[Task] = ()) -> None:
+        """Close all tasks but some, for others that take their places. What they did since the last commit is void."""
         for task in list(self.tasks.values()):
+            if task in kept:
+                continue
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 task.forget_states()
@@ -172,10 +174,19 @@ class EpochWorker(Worker):
         self.environment.lives += 1
 
     def renew(self, message: RestoreTask) -> None:
-        """Make all tasks anew, for a rewind."""
+        """Make all tasks anew, for a rewind.
+
+        A spout that cannot rewind goes on: it might begin again with what it has emitted. If it runs in its own thread, it may
+        be in a call that began before the rewind, so it is made anew like all others.
+        """
         self.epochs.void(message.epoch)
-        self.close_tasks()
-        self.open_tasks(self.plan.own_tasks)
+        spouts = [spout for spout in self.spouts if isinstance(spout, EpochSpoutTask)]
+        kept = [spout for spout in spouts if not spout.rewindable and (self.inline or not spout.threaded)]
+        self.close_tasks(kept)
+        for spout in kept:
+            spout.begin_again()
+            self.epochs.join(spout, self.epochs.participants[spout.id])
+        self.open_tasks([row for row in self.plan.own_tasks if row[0] not in self.tasks])
 
     def stop(self) -> None:
         self.calls.stop()

@@ -84,6 +84,8 @@ class EpochSpoutTask(SpoutTask):
     reached: list[ReachedMarker]
     #: Whether the last epoch of the assignment has ended: then the task emits nothing.
     halted: bool
+    #: Whether this object has been through a rewind.
+    survived: bool
     #: Whether calls of `ack` are being made.
     acking: bool
 
@@ -93,7 +95,7 @@ class EpochSpoutTask(SpoutTask):
         self.rewindable = isinstance(self.instance, RewindableSpout)
         self.emissions = self.emitter.emissions = setup.emissions
         self.markers, self.reached = [], []
-        self.halted = False
+        self.halted = self.survived = False
         self.acking = False
 
     # Markers.
@@ -130,11 +132,21 @@ class EpochSpoutTask(SpoutTask):
         for root in self.tracker.open_roots():
             self.tracker.forget(root)
 
+    def begin_again(self) -> None:
+        """A rewind comes, and this object goes on. What it emitted since the last commit is emitted again."""
+        self.survived = True
+        self.markers.clear()
+        self.reached.clear()
+        self.halted = self.blocked = self.ended = False
+        self.forget_unsent()
+
     def begin_with(self, snapshot: TaskSnapshot | None) -> None:
-        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened."""
+        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on."""
         position = None
         if snapshot is not None:
-            self.finished, self.ended = snapshot.finished, snapshot.state["ended"]
+            # One that goes on may have finished since the commit.
+            self.finished = snapshot.finished or (self.survived and self.finished)
+            self.ended = snapshot.state["ended"]
             try:
                 fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
