@@ -93,8 +93,34 @@ def test_three_workers_count_each_tuple_once(tmp_path: Path) -> None:
     assert counts_of(net) == wanted(300)
 
 
+def test_a_process_to_which_nothing_was_sent_begins_with_the_last_commit(tmp_path: Path) -> None:
+    net = net_of(tmp_path, InMemory(), hosts=SPOUT_ALONE)
+    net.start()
+    net.run(1)
+    net.kill("b")
+    net.restart("b")
+    run(net, 20, 300)
+
+
+def test_no_two_lives_of_a_spout_have_the_same_trees(tmp_path: Path) -> None:
+    """Acks of the life before may still come."""
+    net = net_of(tmp_path, InMemory())
+    net.start()
+    roots: set[int] = set()
+    for life in range(3):
+        net.run(1)
+        [spout] = net.nodes["a"].worker.spouts
+        first = spout.tracker.open(())  # type: ignore[arg-type]
+        assert first not in roots, life
+        roots.add(first)
+        net.kill("c")
+        net.restart("c")
+
+
 @pytest.mark.parametrize("seed", SEEDS)
-def test_whoever_dies_and_whatever_is_lost_each_tuple_counts_once(tmp_path: Path, seed: int) -> None:
+def test_each_worker_may_die_and_messages_be_lost_and_each_tuple_counts_once(
+    tmp_path: Path, seed: int
+) -> None:
     draw = Random(seed)
     faults = Faults(draw, lose=draw.choice([0.0, 0.02]), double=0.02)
     conf = {"topology.queue.size": draw.choice([16, 4096])}
@@ -135,7 +161,7 @@ def reassign(net: Net, hosts: dict[str, list[str]], draw: Random) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tasks_that_move_take_their_state_with_them(tmp_path: Path, seed: int) -> None:
-    """Nobody stops the topology before: a host is lost, or its tasks are moved while it is away."""
+    """Without a stop of the spouts: a host is lost, or its tasks are moved while it is away."""
     draw = Random(f"moves/{seed}")
     net = net_of(tmp_path, InMemory(), Faults(draw, lose=0.01), 1000)
     net.start()

@@ -129,6 +129,11 @@ class ForCoordinator(Struct, frozen=True, tag=True):
 
 Envelope = ForTask | ForCoordinator
 
+
+class BadEnvelope(ValueError):
+    """Bytes that are no message of this release."""
+
+
 build_type_info(ForTask, ForCoordinator)
 _DECODER: Final = msgspec.msgpack.Decoder(Envelope)
 
@@ -139,9 +144,12 @@ def pack_envelope(envelope: Envelope) -> bytes:
 
 
 def unpack_envelope(data: bytes) -> Envelope:
-    """Return the envelope in some bytes. Raises msgspec.MsgspecError."""
-    envelope: Envelope = _DECODER.decode(data)
-    return envelope
+    """Return the envelope in some bytes. Raises BadEnvelope."""
+    try:
+        envelope: Envelope = _DECODER.decode(data)
+        return envelope
+    except msgspec.MsgspecError as error:
+        raise BadEnvelope(str(error)) from error
 
 
 # On links, in the order of their tuples.

@@ -61,7 +61,7 @@ class TaskEnvironment:
     time_of: Callable[[float], float] = lambda moment: moment
     #: Does what a kind of worker does with each new task.
     prepare: Callable[[Task], None] | None = None
-    #: How often all tasks of this process were made anew.
+    #: How many times all tasks of this process were replaced by new ones.
     lives: int = 0
     #: Returns what keeps the dead letters of a spout task.
     letters: Callable[[int], LetterKeeper] = lambda task: MemoryLetters()

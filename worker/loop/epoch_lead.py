@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 from topology_api import SquallError
 from worker.epochs.coordinator import (
@@ -20,8 +20,9 @@ from worker.epochs.coordinator import (
     SendToTask,
 )
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
-from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator, ToTask
+from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
 from worker.epochs.snapshot_files import SweepFiles
+from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles, StoreCalls
 
 _log = logging.getLogger(__name__)
@@ -30,30 +31,22 @@ _log = logging.getLogger(__name__)
 LONG_END: Final = 10.0
 
 
-class LeadHost(Protocol):
-    """What the lead needs of its worker."""
-
-    def send_to_task(self, task: str, message: ToTask) -> None:
-        """Send a message to a task, in any worker."""
-
-    def end(self, error: SquallError) -> None:
-        """End this worker: it cannot go on."""
-
-
 class EpochLead:
     """One life of a coordinator."""
 
     def __init__(
         self,
-        host: LeadHost,
+        mail: EpochMail,
         coordinator: Coordinator,
         files: EpochFiles,
         calls: StoreCalls,
         now: Callable[[], float],
         activity: Callable[[], int],
+        end: Callable[[SquallError], None],
     ) -> None:
-        """`activity`: a number that grows with everything that the tasks of this worker do."""
-        self.host, self.coordinator = host, coordinator
+        """`activity`: returns a number that grows with everything that the tasks of this worker do. `end`: ends the worker,
+        which cannot go on."""
+        self.mail, self.coordinator, self.end = mail, coordinator, end
         self.files, self.calls, self.now = files, calls, now
         self.count_activity = activity
         #: The number when the last epoch began to end.
@@ -118,7 +111,7 @@ class EpochLead:
 
     # What happens.
 
-    def tell(self, task: str, message: ToCoordinator) -> None:
+    def message(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message of a task."""
         if not isinstance(message, TaskActive):
             self.perform(self.coordinator.message(task, message, self.now()))
@@ -136,7 +129,7 @@ class EpochLead:
         coordinator, view = self.coordinator, self.coordinator.view
         if coordinator.phase is EpochPhase.ENDED:
             for task in tasks:
-                self.host.send_to_task(task, EpochsOver(view.rewind, view.epoch))
+                self.mail.to_task(task, EpochsOver(view.rewind, view.epoch))
         elif coordinator.phase is EpochPhase.RESTORING:
             wanted = coordinator.waiting.intersection(tasks)
             self.perform([each for each in coordinator.restore_messages() if each.task in wanted])
@@ -160,7 +153,7 @@ class EpochLead:
                     self.ended_elsewhere.clear()
                     self.hurried = False
                 self.resumed = self.resumed or isinstance(effect.message, ResumeTask)
-                self.host.send_to_task(effect.task, effect.message)
+                self.mail.to_task(effect.task, effect.message)
             elif isinstance(effect, PutRecord):
                 job = partial(self.files.put_record, effect.number, effect.record)
                 self.calls.call(
@@ -193,7 +186,7 @@ class EpochLead:
         if mine == theirs:
             _log.warning("another worker coordinates the epochs from now on")
             return
-        self.host.end(
+        self.end(
             SquallError(
                 f"another topology uses the state in {self.files.folder}: this one ends. Two topologies of one name need a "
                 "topology.state.path each"
@@ -208,7 +201,7 @@ class EpochLead:
             return True
         changed = [f"{name} is gone" for name in sorted(there - here)]
         changed += [f"{name} is new" for name in sorted(here - there)]
-        self.host.end(
+        self.end(
             SquallError(
                 f"the state in {self.files.folder} is of other tasks: {', '.join(changed)}. In this release components and "
                 "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"

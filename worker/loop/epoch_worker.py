@@ -1,6 +1,6 @@
 """A worker of a topology whose state is kept outside of it: nothing runs before the last commit is restored.
 
-The worker of the first spout task has the coordinator of all epochs. A rewind closes all tasks and makes them anew: in this
+The worker of the first spout task has the coordinator of all epochs. A rewind closes all tasks and makes new ones: in this
 worker, and, since each hears of it, in all others.
 Must not know: sockets, how epochs are agreed on (`worker.epochs`).
 """
@@ -9,42 +9,33 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from random import Random
 from typing import Any, Final
 
-import msgspec
-
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame
-from topology_api import Failure, Replay, RewindableSpout, SquallError
-from worker.epochs.alignment import Alignment
+from topology_api import Failure, SquallError
 from worker.epochs.coordinator import Coordinator
-from worker.epochs.emissions import Emissions
 from worker.epochs.messages import (
-    Envelope,
-    ForCoordinator,
-    ForTask,
+    BadEnvelope,
     RestoreTask,
     ToCoordinator,
-    ToTask,
-    pack_envelope,
-    unpack_envelope,
 )
-from worker.epochs.parking import ParkedLetter, Parking
-from worker.epochs.participant import Participant
-from worker.epochs.records import BadLog, SnapshotFile
+from worker.epochs.parking import ParkedLetter
+from worker.epochs.records import BadLog
 from worker.errors.reports import make_report
 from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_links import EpochLinks
+from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_peers import EpochPeers
 from worker.loop.epoch_store import EpochFiles, InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
-from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
+from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
@@ -64,78 +55,27 @@ class EpochWorker(Worker):
         super().__init__(plan, *args, **kwargs)
         self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
         self.calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
-        self.links.epochs = self.epochs = Epochs(self, self.files, self.calls, self.now)
+        self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
+        self.links.epochs = self.epochs = Epochs(self, self.mail, self.files, self.calls, self.now)
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
         self.peers = EpochPeers.of(self.peers, self)
-        #: What is done in the next step, in order: never within something else.
-        self.jobs: deque[Callable[[], None]] = deque()
-        self.timed_jobs: list[tuple[float, Callable[[], None]]] = []
-        #: Messages of the coordinator, in order. They wait while tasks are being opened.
-        self.messages: deque[ForTask] = deque()
         self.environment.prepare = self.prepare_task
-        self.take_plan(plan)
+        self.mail.assign(plan)
+        self.epochs.assign(plan)
 
     # Life.
-
-    def take_plan(self, plan: WorkerPlan) -> None:
-        """Note what the epochs need of an assignment."""
-        here = plan.tasks_here
-        self.epochs.names = plan.names
-        self.epochs.readers = {
-            task: [target for target in plan.end_targets(component) if target in here]
-            for task, component, _ in plan.tasks
-        }
-        self.leader = plan.worker_of[min(plan.spout_tasks)]
-        #: The worker of each task, by the task's name.
-        self.hosts = {plan.names[task]: worker for task, worker in plan.worker_of.items()}
 
     def prepare_task(self, task: Task) -> None:
         """Give a new task its part in epochs."""
         assert isinstance(task, EpochBoltTask | EpochSpoutTask)
-        plan, time_of = self.plan, self.environment.time_of
-        conf: Any = task.context.conf
-        give_up = conf["topology.outage.give.up.secs"]
-        sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
-        participant = self.participant_of(task, sources)
-        task.join_epochs(
-            EpochSetup(
-                to_wall=time_of,
-                from_wall=lambda time: time - (time_of(self.now()) - self.now()),
-                names=plan.names,
-                replay=replay_of(plan),
-                alignment=participant.alignment,
-                parking=participant.parking,
-                emissions=participant.emissions,
-                give_up_secs=None if give_up is None else float(give_up),
-                most_uncommitted=int(conf["topology.epoch.uncommitted"]),
-            )
-        )
-        if isinstance(task, EpochBoltTask):
-            task.sources = frozenset(sources)
-            task.fields_of = {
-                (each.source, each.stream): plan.topology.component(each.source).outputs[each.stream].fields
-                for each in task.spec.inputs
-            }
-        self.epochs.join(task, participant)
-
-    def participant_of(self, task: EpochBoltTask | EpochSpoutTask, sources: list[int]) -> Participant:
-        """Return the participant of a task: that of the object before it, if there was one in this process."""
-        names = self.plan.names
         known = self.epochs.participants.get(task.id)
-        if known is not None:
-            known.emissions.forget_ids()  # the new object has emitted none of them
-            return known
-        name = names[task.id]
-        rewindable = isinstance(task.instance, RewindableSpout)
-        return Participant(
-            name,
-            self.plan.incarnation.restart,
-            Alignment([names[source] for source in sources]),
-            Parking(name, MOST_PARKED),
-            PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True),
-            lambda files: own_file(name, files),
-        )
+        self.epochs.join(task, join_epochs(task, self.environment, known))
+
+    def tell_lead(self, task: str, message: ToCoordinator) -> None:
+        """Deliver a message to the coordinator, if it is here."""
+        if self.lead is not None:
+            self.lead.message(task, message)
 
     def begin_to_lead(self) -> None:
         """All tasks here are opened, and the coordinator belongs here: let it claim the lead."""
@@ -148,17 +88,15 @@ class EpochWorker(Worker):
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
-        self.lead = EpochLead(self, coordinator, self.files, self.calls, self.now, self.epochs.activity_now)
+        activity = self.epochs.activity.count
+        self.lead = EpochLead(self.mail, coordinator, self.files, self.calls, self.now, activity, self.end)
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
         self.lead = None
-        self.jobs.clear()
-        self.timed_jobs.clear()
         self.close_tasks()
-        names = {row[0]: f"{row[1]}/{row[2]}" for row in plan.own_tasks}
-        self.epochs.keep_only(names.values())
-        self.take_plan(plan)
+        self.mail.assign(plan)
+        self.epochs.assign(plan)
         super().replan(plan)
 
     def close_tasks(self, kept: Collection[Task] = ()) -> None:
@@ -174,10 +112,10 @@ class EpochWorker(Worker):
         self.environment.lives += 1
 
     def renew(self, message: RestoreTask) -> None:
-        """Make all tasks anew, for a rewind.
+        """Make new objects for all tasks, for a rewind.
 
         A spout that cannot rewind goes on: it might begin again with what it has emitted. If it runs in its own thread, it may
-        be in a call that began before the rewind, so it is made anew like all others.
+        be in a call that began before the rewind, so a new one takes its place.
         """
         self.epochs.void(message.epoch)
         spouts = [spout for spout in self.spouts if isinstance(spout, EpochSpoutTask)]
@@ -224,19 +162,13 @@ class EpochWorker(Worker):
         now = self.now()
         busy = self.process_arrived(now)
         busy |= self.take_answers()
-        if self.timed_jobs:
-            self.jobs += [job for at, job in self.timed_jobs if at <= now]
-            self.timed_jobs = [entry for entry in self.timed_jobs if entry[0] > now]
-        opened = self.table.opened
-        if self.leader == self.name and opened:
+        if self.mail.leads and self.table.opened:
             if self.lead is None:
                 self.begin_to_lead()
             assert self.lead is not None
             self.lead.step(now)
         busy |= self.take_messages()
-        while self.jobs:
-            busy = True
-            self.jobs.popleft()()
+        busy |= self.mail.run_due(now)
         if not self.epochs.running:
             busy |= self.threads.visit(now) | self.collect_threads()
             self.send_controls()
@@ -254,11 +186,11 @@ class EpochWorker(Worker):
             return
         all_ended = not busy and super().ended
         if self.lead is None:
-            self.epochs.report_activity(now, idle=not busy)
+            self.epochs.activity.report(now, idle=not busy)
             if all_ended:
-                self.epochs.report_end()
+                self.epochs.activity.report_end()
         elif all_ended:
-            self.lead.tasks_ended(len(set(self.hosts.values())) - 1)
+            self.lead.tasks_ended(len(set(self.mail.hosts.values())) - 1)
 
     def take_answers(self) -> bool:
         """Follow the answers of the store; return whether there were any."""
@@ -277,8 +209,9 @@ class EpochWorker(Worker):
     def take_messages(self) -> bool:
         """Deliver the messages of the coordinator, as far as the tasks are there; return whether any was."""
         busy = False
-        while self.messages and self.table.opened and not self.crash:
-            name, message = self.messages[0].task, self.messages[0].message
+        messages = self.mail.messages
+        while messages and self.table.opened and not self.crash:
+            name, message = messages[0].task, messages[0].message
             if isinstance(message, RestoreTask):
                 if message.assignment > max(self.plan.version, self.plan.incarnation.version):
                     break  # it is of an assignment that this worker does not follow yet
@@ -289,8 +222,8 @@ class EpochWorker(Worker):
                         self.renew(message)
                         continue
             busy = True
-            self.messages.popleft()
-            self.epochs.tell(name, message)
+            messages.popleft()
+            self.epochs.message(name, message)
         return busy
 
     def process_arrived(self, now: float) -> bool:
@@ -306,26 +239,15 @@ class EpochWorker(Worker):
         return True
 
     def process_control(self, control: Control, now: float) -> None:
-        for packed in control.epochs:
-            try:
-                self.deliver_envelope(unpack_envelope(packed))
-            except msgspec.MsgspecError as error:
-                self.end(
-                    SquallError(
-                        f"worker {control.sender} sends messages that this one cannot read ({error}): run the same release "
-                        "on all hosts"
-                    )
-                )
+        try:
+            for packed in control.epochs:
+                self.mail.receive(packed)
+        except BadEnvelope as error:
+            text = f"worker {control.sender} sends messages that this one cannot read ({error}): run one release on all hosts"
+            self.end(SquallError(text))
         if control.rewind != self.epochs.rewind:
             control.grants = {}
         super().process_control(control, now)
-
-    def deliver_envelope(self, envelope: Envelope) -> None:
-        """Deliver a message to a task or to the coordinator, if it is for this worker."""
-        if isinstance(envelope, ForTask):
-            self.messages.append(envelope)
-        elif (lead := self.lead) is not None:
-            self.jobs.append(lambda: lead.tell(envelope.task, envelope.message))
 
     def send_controls(self) -> None:
         for worker in self.links.grants:
@@ -352,16 +274,12 @@ class EpochWorker(Worker):
         if not self.started or self.stopped or self.crash:
             return None
         times = [super().next_time()] if self.epochs.running else []
-        times += [at for at, _ in self.timed_jobs]
+        times.append(self.mail.next_time())
         if self.lead is not None:
             times.append(self.lead.next_time())
         return min((time for time in times if time is not None), default=None)
 
     # What `Epochs` and `EpochLead` need of their worker.
-
-    def run_job(self, task: Task, job: Callable[[], Any]) -> None:
-        """See `EpochHost`."""
-        self.execute(task, job)
 
     def arrive(self, batch: Batch) -> None:
         """See `EpochHost`."""
@@ -374,28 +292,6 @@ class EpochWorker(Worker):
     def send_barrier(self, barrier: EpochBarrier) -> None:
         """See `EpochHost`."""
         self.links.send_barrier(barrier, self.plan.end_targets(self.plan.component_of[barrier.source]))
-
-    def later(self, job: Callable[[], None], at: float | None = None) -> None:
-        """See `EpochHost`."""
-        if at is None:
-            self.jobs.append(job)
-        else:
-            self.timed_jobs.append((at, job))
-
-    def send_to_coordinator(self, task: str, message: ToCoordinator) -> None:
-        """See `EpochHost`."""
-        self.send_envelope(self.leader, ForCoordinator(task, message))
-
-    def send_to_task(self, task: str, message: ToTask) -> None:
-        """See `LeadHost`."""
-        self.send_envelope(self.hosts[task], ForTask(task, message))
-
-    def send_envelope(self, worker: str, envelope: Envelope) -> None:
-        """Send a message to a worker, which may be this one."""
-        if worker == self.name:
-            self.deliver_envelope(envelope)
-        else:
-            self.ack_router.control(worker).epochs.append(pack_envelope(envelope))
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """See `EpochHost`."""
@@ -412,12 +308,12 @@ class EpochWorker(Worker):
     def peer_gone(self) -> None:
         """See `PeerHost`."""
         if self.lead is not None:
-            self.jobs.append(self.lead.peer_gone)
+            self.mail.later(self.lead.peer_gone)
 
     def peer_there(self, name: str) -> None:
         """See `PeerHost`."""
         if self.lead is not None:
-            self.lead.greet([task for task, worker in self.hosts.items() if worker == name])
+            self.lead.greet([task for task, worker in self.mail.hosts.items() if worker == name])
 
     def frames_gone(self, rewind: int) -> None:
         """See `PeerHost`."""
@@ -425,12 +321,6 @@ class EpochWorker(Worker):
             if task in self.epochs.tasks:
                 self.epochs.perform(self.epochs.tasks[task], participant.frame_lost(rewind))
                 break
-
-
-def replay_of(plan: WorkerPlan) -> Replay:
-    """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
-    found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
-    return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
 
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
@@ -465,8 +355,3 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
 def worker_class(plan: WorkerPlan) -> type[Worker]:
     """Return the kind of worker that a plan needs."""
     return EpochWorker if plan.has_epochs else Worker
-
-
-def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
-    """Return a task's own snapshot."""
-    return {name: files[name]} if name in files else {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -31,7 +31,6 @@ from worker.epochs.messages import (
     Rows,
     SnapshotMarker,
     TaskActive,
-    ToCoordinator,
     ToTask,
 )
 from worker.epochs.parking import ParkedLetter
@@ -51,7 +50,11 @@ from worker.epochs.participant import (
 )
 from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
 from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.epoch_activity import EpochActivity
+from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_tasks import EpochTask
+from worker.loop.plan import WorkerPlan
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -63,19 +66,14 @@ _log = logging.getLogger(__name__)
 SHOW_PAUSE: Final = 1.0
 #: The length of a lineage's name in tokens.
 LINEAGE_DIGITS: Final = 16
-#: Seconds after which a busy worker looks again whether there is activity to report.
-ACTIVITY_SECONDS: Final = 0.1
-
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
-
-EpochTask = EpochBoltTask | EpochSpoutTask
 
 
 class EpochHost(Protocol):
     """What the epochs need of a worker."""
 
-    def run_job(self, task: Task, job: Callable[[], Any]) -> None:
+    def execute(self, task: Task, job: Callable[[], Any]) -> None:
         """Run user code of a task, in its thread."""
 
     def arrive(self, batch: Batch) -> None:
@@ -86,12 +84,6 @@ class EpochHost(Protocol):
 
     def send_barrier(self, barrier: EpochBarrier) -> None:
         """Send a barrier to all workers that have tasks which read its source."""
-
-    def send_to_coordinator(self, task: str, message: ToCoordinator) -> None:
-        """Send a message of a task to the coordinator, in any worker."""
-
-    def later(self, job: Callable[[], None], at: float | None = None) -> None:
-        """Do something in this step, but not within what is being done now; or at a time."""
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
@@ -104,9 +96,14 @@ class Epochs:
     """The tasks of one worker, and their participants."""
 
     def __init__(
-        self, host: EpochHost, files: EpochFiles, calls: StoreCalls, now: Callable[[], float]
+        self,
+        host: EpochHost,
+        mail: EpochMail,
+        files: EpochFiles,
+        calls: StoreCalls,
+        now: Callable[[], float],
     ) -> None:
-        self.host = host
+        self.host, self.mail = host, mail
         self.files, self.calls, self.now = files, calls, now
         #: By task id. A task's participant lives as long as the process; the task does not.
         self.participants: dict[int, Participant] = {}
@@ -127,14 +124,12 @@ class Epochs:
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
         self.over = self.halted = False
-        #: Whether the coordinator knows that all tasks here have ended.
-        self.ended = False
         #: The last epoch of the assignment; 0: none is known.
         self.last_epoch = 0
-        #: What the tasks had done when the last epoch began to end, and whether the coordinator knows of more.
-        self.activity = -1
-        self.reported = True
-        self.next_report = 0.0
+        self.activity = EpochActivity(
+            lambda: sum(activity_of(task) for task in self.tasks.values()),
+            lambda ended: mail.to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended)),
+        )
         #: The tasks whose letters were shown by this process.
         self.showed_letters: set[int] = set()
 
@@ -159,11 +154,17 @@ class Epochs:
         self.marked.clear()
         self.end_marks.clear()
 
-    def keep_only(self, names: Iterable[str]) -> None:
-        """Forget the participants of tasks that are in other workers now."""
-        kept = set(names)
+    def assign(self, plan: WorkerPlan) -> None:
+        """Follow an assignment: forget the participants of tasks that are in other workers now."""
+        self.names, here = plan.names, plan.tasks_here
+        self.readers = {
+            task: [target for target in plan.end_targets(component) if target in here]
+            for task, component, _ in plan.tasks
+        }
         self.participants = {
-            task: participant for task, participant in self.participants.items() if participant.task in kept
+            task: participant
+            for task, participant in self.participants.items()
+            if task in here and participant.task == self.names[task]
         }
         self.early.clear()
 
@@ -180,36 +181,13 @@ class Epochs:
             return self.take_markers()
         return False
 
-    def activity_now(self) -> int:
-        """Return a number that grows with everything that the tasks here do."""
-        return sum(activity_of(task) for task in self.tasks.values())
-
-    def report_activity(self, now: float, idle: bool) -> None:
-        """Tell a coordinator in another worker, once in each epoch, that something has happened here."""
-        if self.reported or not (idle or now >= self.next_report):
-            return
-        self.next_report = now + ACTIVITY_SECONDS
-        if self.activity_now() != self.activity:
-            self.reported = True
-            self.send_activity(ended=False)
-
-    def report_end(self) -> None:
-        """Tell a coordinator in another worker that all tasks here have ended."""
-        if not self.ended:
-            self.ended = True
-            self.send_activity(ended=True)
-
-    def send_activity(self, ended: bool) -> None:
-        """Tell the coordinator what the tasks here have done."""
-        self.host.send_to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended))
-
     def take_markers(self) -> bool:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
         took = False
         for task in list(self.marked.values()):
             if not task.busy and not task.reached and task.marker_waits:
                 took = True
-                self.host.run_job(task, task.take_marker)
+                self.host.execute(task, task.take_marker)
         return took
 
     def collect(self, task: EpochTask) -> None:
@@ -257,9 +235,9 @@ class Epochs:
             if admission is FrameAdmission.WAIT:
                 self.early.setdefault(target, []).append(frame)
             elif admission is FrameAdmission.NOW:
-                self.take(target, item)
+                self.accept(target, item)
 
-    def take(self, target: int, item: Batch | EpochBarrier) -> None:
+    def accept(self, target: int, item: Batch | EpochBarrier) -> None:
         """Take a frame that was admitted for one of its targets."""
         if isinstance(item, Batch):
             self.host.arrive(item)
@@ -275,7 +253,7 @@ class Epochs:
             if admission is FrameAdmission.WAIT:
                 self.early.setdefault(target, []).append(frame)
             elif admission is FrameAdmission.NOW:
-                self.take(target, frame.item)
+                self.accept(target, frame.item)
 
     def enter(self, task: EpochTask, items: tuple[Any, ...]) -> None:
         """Put items into a task's inbox."""
@@ -298,12 +276,12 @@ class Epochs:
             return
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
-            self.take(target, sent)
+            self.accept(target, sent)
         self.host.send_barrier(sent)
 
     # Messages and effects.
 
-    def tell(self, name: str, message: ToTask) -> None:
+    def message(self, name: str, message: ToTask) -> None:
         """Deliver a message of the coordinator to a task here."""
         if name not in self.by_name:
             return  # of an assignment that is not followed any more
@@ -317,8 +295,7 @@ class Epochs:
         if isinstance(message, RestoreTask):
             self.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
         elif isinstance(message, BeginEpochEnd):
-            if self.reported or self.activity < 0:
-                self.activity, self.reported = self.activity_now(), False
+            self.activity.epoch_ends()
             if message.last:
                 self.last_epoch = message.epoch
         elif isinstance(message, EpochCommitted):
@@ -330,7 +307,7 @@ class Epochs:
         """The tasks here take the first step of a rewind."""
         self.rewind = message.rewind
         self.halted, self.last_epoch, self.over = False, 0, False
-        self.activity, self.reported, self.ended = -1, False, False
+        self.activity.restart()
 
     def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:
         """Do what a task's participant says."""
@@ -344,16 +321,16 @@ class Epochs:
                 done = partial(self.snapshot_written, task.id, effect.rewind)
                 self.calls.call(partial(self.files.write_snapshot, effect.file, effect.data), done)
             elif isinstance(effect, SendToCoordinator):
-                self.host.send_to_coordinator(participant.task, effect.message)
+                self.mail.to_coordinator(participant.task, effect.message)
             elif isinstance(effect, AckEmissions):
                 assert isinstance(task, EpochSpoutTask)
-                self.host.run_job(task, partial(task.ack_committed, effect.ids))
+                self.host.execute(task, partial(task.ack_committed, effect.ids))
             elif isinstance(effect, ReadSnapshots):
                 done = partial(self.snapshots_read, task.id, effect.rewind)
                 self.calls.call(partial(self.files.restore_point, effect.files, effect.rewind), done)
             elif isinstance(effect, LoadSnapshot):
-                self.host.run_job(task, partial(task.begin_with, effect.snapshot))
-                self.host.later(partial(self.take_early, task.id))
+                self.host.execute(task, partial(task.begin_with, effect.snapshot))
+                self.mail.later(partial(self.take_early, task.id))
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
                 if self.running:
@@ -387,11 +364,11 @@ class Epochs:
         """Let a task of a token sink call the outside."""
         token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
         if isinstance(show, ReadToken):
-            self.host.run_job(
+            self.host.execute(
                 task, partial(task.read_token, token, partial(self.token_read, task, rewind, show.index))
             )
         else:
-            self.host.run_job(task, partial(task.write_rows, show, token, partial(self.shown, task, rewind)))
+            self.host.execute(task, partial(task.write_rows, show, token, partial(self.shown, task, rewind)))
 
     def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
         """The outside has said the number of a token, or not."""
@@ -407,7 +384,7 @@ class Epochs:
     def follow_later(self, task: EpochTask, follow: Callable[[], list[TaskEffect]], answered: bool) -> None:
         """Go on after an answer; without one, after a pause."""
         due = self.now() if answered else self.now() + SHOW_PAUSE
-        self.host.later(lambda: self.go_on(task, follow()), due)
+        self.mail.later(lambda: self.go_on(task, follow()), due)
 
     def go_on(self, task: EpochTask, effects: list[TaskEffect]) -> None:
         """Do what follows from a message or an answer, and say to the task how much is left to be shown outside."""

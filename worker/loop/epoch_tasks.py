@@ -1,0 +1,83 @@
+"""Gives the tasks of a worker their part in epochs.
+
+Must not know: links, coordinators.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from topology_api import Replay, RewindableSpout
+from worker.epochs.alignment import Alignment
+from worker.epochs.emissions import Emissions
+from worker.epochs.parking import Parking
+from worker.epochs.participant import Participant
+from worker.epochs.records import SnapshotFile
+from worker.loop.build import TaskEnvironment
+from worker.loop.plan import WorkerPlan
+from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
+from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
+
+#: The most parked tuples of a task; at the limit it takes no input.
+MOST_PARKED: Final = 1000
+
+EpochTask = EpochBoltTask | EpochSpoutTask
+
+
+def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participant | None) -> Participant:
+    """Give a new task its part in epochs, and return its participant: `known`, that of the object before it in this process, or
+    a new one.
+    """
+    plan, now, time_of = environment.plan, environment.now, environment.time_of
+    conf: Any = task.context.conf
+    give_up = conf["topology.outage.give.up.secs"]
+    sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
+    if known is not None:
+        known.emissions.forget_ids()  # the new object has emitted none of them
+    participant = known or new_participant(task, plan, sources)
+    task.join_epochs(
+        EpochSetup(
+            to_wall=time_of,
+            from_wall=lambda time: time - (time_of(now()) - now()),
+            names=plan.names,
+            replay=replay_of(plan),
+            alignment=participant.alignment,
+            parking=participant.parking,
+            emissions=participant.emissions,
+            give_up_secs=None if give_up is None else float(give_up),
+            most_uncommitted=int(conf["topology.epoch.uncommitted"]),
+        )
+    )
+    if isinstance(task, EpochBoltTask):
+        task.sources = frozenset(sources)
+        task.fields_of = {
+            (each.source, each.stream): plan.topology.component(each.source).outputs[each.stream].fields
+            for each in task.spec.inputs
+        }
+    return participant
+
+
+def new_participant(task: EpochTask, plan: WorkerPlan, sources: list[int]) -> Participant:
+    """Return the participant of a task. `sources`: the tasks whose barriers it gets."""
+    names = plan.names
+    name = names[task.id]
+    rewindable = isinstance(task.instance, RewindableSpout)
+    return Participant(
+        name,
+        plan.incarnation.restart,
+        Alignment([names[source] for source in sources]),
+        Parking(name, MOST_PARKED),
+        PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True),
+        lambda files: own_file(name, files),
+    )
+
+
+def replay_of(plan: WorkerPlan) -> Replay:
+    """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
+    found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
+    return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
+
+
+def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
+    """Return a task's own snapshot."""
+    return {name: files[name]} if name in files else {}
