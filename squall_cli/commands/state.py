@@ -65,7 +65,7 @@ class SavedComponent:
 
 
 @dataclass(frozen=True)
-class TaskRow:
+class StateRow:
     """A row of a task."""
 
     component: str
@@ -108,11 +108,10 @@ COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
     TableColumn("SIZE", lambda each: in_bytes(each.bytes), number=True),
     TableColumn("POSITION", lambda each: each.where, elastic=True, rank=1),
 )
-ROWS: Final[tuple[TableColumn[TaskRow], ...]] = (
+ROWS: Final[tuple[TableColumn[StateRow], ...]] = (
     TableColumn("STATE", lambda each: each.row.state, elastic=True),
     TableColumn("KIND", lambda each: (each.row.kind, "dim"), rank=3),
-    TableColumn("KEY", lambda each: json.dumps(each.row.key, ensure_ascii=False), elastic=True, rank=4),
-    TableColumn("TASK", lambda each: str(each.task), number=True, rank=5),
+    TableColumn("TASK", lambda each: str(each.task), number=True, rank=4),
     TableColumn("VALUE", lambda each: each.value, elastic=True),
     TableColumn("WRITTEN", lambda each: moments(each.row.written), rank=2),
     TableColumn("EXPIRES", lambda each: moments(each.row.expires), rank=1),
@@ -179,7 +178,7 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
         show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]), sys.stdout)
         if len(content.kept) > MOST_EPOCHS:
             echo(f"and {plural(len(content.kept) - MOST_EPOCHS, 'epoch')} before them (--json has all)")
-        echo(f"\nepoch {content.epoch.record.epoch} of {Path(content.folder).name}:")
+        echo(f"\n{content.name}:")
         show(table_of(COMPONENTS, components), sys.stdout)
     check_undamaged(content)
 
@@ -208,7 +207,9 @@ def get_key(path: Path, component: str, key: str, epoch: int | None, as_json: bo
     if as_json and (found or content.damaged):
         echo_json({"epoch": content.epoch.record.epoch, "rows": [each.shown for each in found]})
     elif found:
-        show(table_of(ROWS, found), sys.stdout)
+        echo(f"{json.dumps(wanted, ensure_ascii=False)} in {component}, {content.name}:")
+        untimed = () if any(each.row.written for each in found) else ("WRITTEN", "EXPIRES")
+        show(table_of(ROWS, found).without(untimed), sys.stdout)
     check_undamaged(content)
     if not found:
         raise SquallError(no_such_key(content, component, wanted))
@@ -243,8 +244,7 @@ def export(path: Path, component: str | None, epoch: int | None, output: str | N
             out.write(f"{json.dumps(row.shown)}\n")
             count += 1
     where = "" if output is None else f" to {output}"
-    of = f"epoch {content.epoch.record.epoch} of {Path(content.folder).name}"
-    echo(f"{plural(count, 'row')} of {of} written{where}.", err=True)
+    echo(f"{plural(count, 'row')} of {content.name} written{where}.", err=True)
     check_undamaged(content)
 
 
@@ -283,7 +283,7 @@ def components_of(content: EpochContent) -> list[SavedComponent]:
     return list(found.values())
 
 
-def rows_in(content: EpochContent, wanted: Callable[[Any], bool] | None = None) -> Iterator[TaskRow]:
+def rows_in(content: EpochContent, wanted: Callable[[Any], bool] | None = None) -> Iterator[StateRow]:
     """Yield the rows of all tasks; with `wanted`, those of the keys for which it returns true."""
     from worker.loop.committed_state import place_of
     from worker.state.saved_rows import rows_of
@@ -291,7 +291,7 @@ def rows_in(content: EpochContent, wanted: Callable[[Any], bool] | None = None) 
     for task, _, snapshot in content.snapshots():
         if snapshot is not None:
             component, index = place_of(task)
-            yield from (TaskRow(component, index, row) for row in rows_of(snapshot.state, wanted))
+            yield from (StateRow(component, index, row) for row in rows_of(snapshot.state, wanted))
 
 
 def key_of(given: str) -> Any:

@@ -92,21 +92,31 @@ def test_get_finds_a_key_of_any_type(folder: Path, typed: str, times: int) -> No
 def test_get_prints_a_table(folder: Path) -> None:
     result = state("get", folder, "count", "word")
     lines = [re.sub(" {2,}", "  ", line) for line in re.sub(MOMENT, "MOMENT", result.stdout).splitlines()]
-    tasks = {line.split("  ")[3] for line in lines[1:]}
-    assert len(tasks) == 1
-    [task] = tasks
-    assert sorted(lines[1:]) == sorted(
+    assert re.fullmatch('"word" in count, epoch [0-9]+ of things:', lines[0])
+    assert lines[1] == "STATE  KIND  TASK  VALUE  WRITTEN  EXPIRES"
+    [task] = {line.split("  ")[2] for line in lines[2:]}
+    assert sorted(lines[2:]) == sorted(
         [
-            f'times  ValueState  "word"  {task}  1',
-            f'fresh  ValueState  "word"  {task}  1  MOMENT  MOMENT',
-            f'numbers  ListState  "word"  {task}  [0]  MOMENT  MOMENT',
-            f'by_number  MapState  "word"  {task}  {{"items": [[0, "n"]]}}',
-            f'by_name  MapState  "word"  {task}  {{"x": 0.5}}  MOMENT  MOMENT',
-            f'raw  ValueState  "word"  {task}  {{"repr": "b\'\\\\xff\'"}}',
-            f'item  ValueState  "word"  {task}  {{"repr": "{{1, 2}}"}}',
-            f'quiet  timer  "word"  {task}  due MOMENT',
+            f"times  ValueState  {task}  1",
+            f"fresh  ValueState  {task}  1  MOMENT  MOMENT",
+            f"numbers  ListState  {task}  [0]  MOMENT  MOMENT",
+            f'by_number  MapState  {task}  {{"items": [[0, "n"]]}}',
+            f'by_name  MapState  {task}  {{"x": 0.5}}  MOMENT  MOMENT',
+            f'raw  ValueState  {task}  {{"repr": "b\'\\\\xff\'"}}',
+            f'item  ValueState  {task}  {{"repr": "{{1, 2}}"}}',
+            f"quiet  timer  {task}  due MOMENT",
         ]
     )
+
+
+def test_without_times_there_are_no_columns_for_them(tmp_path: Path) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(7), OneWord(), Writes(str(tmp_path / "written"))), conf_at(tmp_path))
+        cluster.advance(5)
+    result = state("get", tmp_path, "count", "w0")
+    assert [re.sub(" {2,}", "  ", line) for line in result.stdout.splitlines()[1:2]] == [
+        "STATE  KIND  TASK  VALUE"
+    ]
 
 
 def test_a_key_without_state_names_some_that_have_it(folder: Path) -> None:

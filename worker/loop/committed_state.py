@@ -48,6 +48,11 @@ class EpochContent:
     #: What cannot be read; known when all snapshots were asked for.
     damaged: list[str] = field(default_factory=list)
 
+    @property
+    def name(self) -> str:
+        """What is read, for people."""
+        return f"epoch {self.epoch.record.epoch} of {self.folder.rpartition('/')[2]}"
+
     def snapshots(self) -> Iterator[tuple[str, int, TaskSnapshot | None]]:
         """Yield each task with the bytes of its snapshot, and the snapshot; None if it is damaged."""
         for task, (file, data) in self.files.items():
