@@ -49,6 +49,7 @@ COMMANDS: Final = {
     "logs": Entry("Show the logs of a topology's workers.", "logs"),
     "stack": Entry("Show where the threads of a topology are at this moment.", "stack"),
     "dead-letters": Entry("Show the tuples that a topology gave up, and send them again.", "dead_letters"),
+    "state": Entry("Show the state that a topology has committed to its folder.", "state"),
     "top": Entry("Watch the busiest components of a cluster.", "top"),
     "drain": Entry("Move all work away from a host.", "supervisors:drain"),
     "backup": Entry("Write all topologies of a cluster into a file.", "backup"),

@@ -40,7 +40,7 @@ def script_lines(shell: str, **extra: str) -> list[str]:
 
 
 def test_commands_are_completed() -> None:
-    assert complete("squall sta") == ["status", "stack"]
+    assert complete("squall sta") == ["status", "stack", "state"]
     assert {"submit", "supervisor", "supervisors"} <= set(complete("squall su"))
 
 

@@ -20,7 +20,7 @@ from topology_api.errors import InvalidConfig
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
     "run", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback", "errors",
-    "logs", "stack", "dead-letters", "top", "drain", "backup", "restore", "nimbuses", "supervisors", "nimbus",
+    "logs", "stack", "dead-letters", "state", "top", "drain", "backup", "restore", "nimbuses", "supervisors", "nimbus",
     "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess", "replay", "completion",
 ]  # fmt: skip
 
@@ -74,6 +74,10 @@ MISUNDERSTOOD = [
     "dead-letters wc",
     "dead-letters list",
     "dead-letters wc show",
+    "state list",
+    "state get /state count",
+    "state list /state --epoch 0",
+    "state list hdfs://namenode/state",
     "top --delay 0",
     "completion tcsh",
     "version now",

@@ -23,7 +23,7 @@ from worker.state.values import ValueHandle
 
 #: Turns a time of one clock into that of another.
 Clock = Callable[[float], float]
-#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing.
+#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`.
 Saved = dict[str, Any]
 
 
@@ -109,7 +109,8 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
                 times.append([to_wall(time) for time in handle.times.get(key, ())])
     table.end()
     keys = dumps_by_value([original(key) for key in cells], 5) if cells else b""
-    return {"kind": _kind(handle), "keys": keys, "values": values, "times": times}
+    ttl = None if expiry is None else expiry.ttl  # for people who read the snapshot
+    return {"kind": _kind(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:

@@ -1,0 +1,331 @@
+"""`squall state ACTION PATH`: what a topology has committed to the folder of its state: list, get, export.
+
+The commands read files and ask no cluster, so they work while the topology runs and when it does not. They import no code of
+the topology, except the classes of pickled keys and values, if this Python has them.
+Must not know: the format of logs and snapshots.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from squall_cli.cluster.cluster_client import echo_json, json_option
+from squall_cli.options.kinds import Whole, files, folders
+from squall_cli.options.state_path import state_path, topology_folder
+from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
+from squall_cli.terminal.lines import echo
+from squall_cli.terminal.tables import Cell, TableColumn, bad_when_some, show, table_of
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from worker.loop.committed_state import EpochContent, KeptEpoch
+    from worker.state.saved_rows import SavedRow
+
+#: The widest value and position in a table; --json has all of them.
+WIDEST: Final = 80
+#: The most epochs in a table, and the most keys in an error.
+MOST_EPOCHS: Final = 20
+MOST_KEYS: Final = 5
+
+
+@dataclass
+class SavedComponent:
+    """What the tasks of a component have in an epoch."""
+
+    component: str
+    kind: str = "bolt"
+    tasks: int = 0
+    keys: int = 0
+    timers: int = 0
+    parked: int = 0
+    bytes: int = 0
+    #: Of a spout: task -> position.
+    positions: dict[int, Any] = field(default_factory=dict)
+    damaged: int = 0
+
+    @property
+    def where(self) -> str:
+        """The positions as a text."""
+        texts = {task: json.dumps(position) for task, position in self.positions.items()}
+        if self.tasks == 1:
+            return cropped_inside("".join(texts.values()), WIDEST)
+        return cropped_inside(", ".join(f"{task}: {text}" for task, text in texts.items()), WIDEST)
+
+    def of_bolt(self, number: int) -> str:
+        """Return a number that only bolts have."""
+        return whole(number) if self.kind == "bolt" else ""
+
+
+@dataclass(frozen=True)
+class StateRow:
+    """A row of a task."""
+
+    component: str
+    task: int
+    row: SavedRow
+
+    @property
+    def shown(self) -> dict[str, Any]:
+        """The row as a JSON object."""
+        return {"component": self.component, "task": self.task, **asdict(self.row)}
+
+    @property
+    def value(self) -> str:
+        """The value as a text."""
+        if self.row.kind == "timer":
+            return f"due {known_moment(self.row.value)}"
+        return cropped_inside(json.dumps(self.row.value, ensure_ascii=False), WIDEST)
+
+
+def moments(times: Any) -> str:
+    """Return a time, or the first and the last of several."""
+    if isinstance(times, list) and times:
+        first, last = known_moment(min(times)), known_moment(max(times))
+        return first if first == last else f"{first} to {last}"
+    return known_moment(times) if isinstance(times, float) else ""
+
+
+EPOCHS: Final[tuple[TableColumn[KeptEpoch], ...]] = (
+    TableColumn("EPOCH", lambda each: str(each.record.epoch), number=True),
+    TableColumn("COMMITTED", lambda each: known_moment(each.committed)),
+    TableColumn("THEN", lambda each: "" if each.end is None else f"the topology was {each.end}"),
+)
+COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
+    TableColumn("COMPONENT", lambda each: each.component, elastic=True),
+    TableColumn("KIND", lambda each: (each.kind, "dim"), rank=2),
+    TableColumn("TASKS", lambda each: short(each.tasks), number=True),
+    TableColumn("KEYS", lambda each: each.of_bolt(each.keys), number=True),
+    TableColumn("TIMERS", lambda each: each.of_bolt(each.timers), number=True),
+    TableColumn("PARKED", lambda each: parked_cell(each), number=True),
+    TableColumn("SIZE", lambda each: in_bytes(each.bytes), number=True),
+    TableColumn("POSITION", lambda each: each.where, elastic=True, rank=1),
+)
+ROWS: Final[tuple[TableColumn[StateRow], ...]] = (
+    TableColumn("STATE", lambda each: each.row.state, elastic=True),
+    TableColumn("KIND", lambda each: (each.row.kind, "dim"), rank=3),
+    TableColumn("TASK", lambda each: str(each.task), number=True, rank=4),
+    TableColumn("VALUE", lambda each: each.value, elastic=True),
+    TableColumn("WRITTEN", lambda each: moments(each.row.written), rank=2),
+    TableColumn("EXPIRES", lambda each: moments(each.row.expires), rank=1),
+)
+
+
+def parked_cell(component: SavedComponent) -> Cell:
+    """Return the number of parked tuples, highlighted unless it is 0."""
+    return bad_when_some(component.parked) if component.kind == "bolt" else ""
+
+
+path_argument = click.argument("path", metavar="PATH", callback=state_path, shell_complete=folders)
+epoch_option = click.option(
+    "--epoch", metavar="N", type=Whole(1), help="An earlier epoch that is still kept.  [default: the newest]"
+)
+
+
+@click.group()
+def state() -> None:
+    """Show the state that a topology has committed to its folder.
+
+    PATH is the topology's folder below its topology.state.path, such as /folder/word-count, or /folder itself if it has one
+    topology only. The topology may run meanwhile, or not. The commands ask no cluster: type them on a host that sees the
+    folder, as the user who owns it.
+
+    \b
+    Examples:
+      squall state list /var/lib/squall-state/word-count
+      squall state get /var/lib/squall-state/word-count count squall
+      squall state export /var/lib/squall-state/word-count -o state.jsonl
+    """
+
+
+@state.command("list")
+@path_argument
+@epoch_option
+@json_option
+def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
+    """List the epochs that are kept, and what each component has in the newest one, or in epoch N.
+
+    Exit status 1 if a snapshot is damaged.
+
+    \b
+    Examples:
+      squall state list /var/lib/squall-state/word-count
+      squall state list file:///var/lib/squall-state/word-count --epoch 17 --json
+    """
+    content = content_at(path, epoch)
+    components = components_of(content)
+    if as_json:
+        echo_json(
+            {
+                "folder": content.folder,
+                "epochs": [
+                    {"epoch": each.record.epoch, "committed": each.committed, "end": each.end}
+                    for each in content.kept
+                ],
+                "epoch": content.epoch.record.epoch,
+                "components": [asdict(each) for each in components],
+                "damaged": content.damaged,
+            }
+        )
+    else:
+        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]), sys.stdout)
+        if len(content.kept) > MOST_EPOCHS:
+            echo(f"and {plural(len(content.kept) - MOST_EPOCHS, 'epoch')} before them (--json has all)")
+        echo(f"\n{content.name}:")
+        show(table_of(COMPONENTS, components), sys.stdout)
+    check_undamaged(content)
+
+
+@state.command("get")
+@path_argument
+@click.argument("component", metavar="COMPONENT")
+@click.argument("key", metavar="KEY")
+@epoch_option
+@json_option
+def get_key(path: Path, component: str, key: str, epoch: int | None, as_json: bool) -> None:
+    """Show the states and timers of one key of a component.
+
+    KEY is a JSON value, such as 7, null or ["a", 1]; a text that is no JSON is a text. Write a key as `squall state export`
+    writes it. Exit status 1 if the key has no state, or a snapshot is damaged.
+
+    \b
+    Examples:
+      squall state get /var/lib/squall-state/word-count count squall
+      squall state get /var/lib/squall-state/sensors quiet '["hall", 7]' --json
+      squall state get /var/lib/squall-state/sensors quiet '"7"' --epoch 17
+    """
+    wanted = key_of(key)
+    content = content_at(path, epoch, component)
+    found = list(rows_in(content, lambda form: bool(form == wanted)))
+    if as_json and (found or content.damaged):
+        echo_json({"epoch": content.epoch.record.epoch, "rows": [each.shown for each in found]})
+    elif found:
+        echo(f"{json.dumps(wanted, ensure_ascii=False)} in {component}, {content.name}:")
+        untimed = () if any(each.row.written for each in found) else ("WRITTEN", "EXPIRES")
+        show(table_of(ROWS, found).without(untimed), sys.stdout)
+    check_undamaged(content)
+    if not found:
+        raise SquallError(no_such_key(content, component, wanted))
+
+
+@state.command("export")
+@path_argument
+@click.option("--component", metavar="ID", help="Only the state of this component.")
+@epoch_option
+@click.option(
+    "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), shell_complete=files,
+    help="Write to a new file instead of stdout.",
+)  # fmt: skip
+def export(path: Path, component: str | None, epoch: int | None, output: str | None) -> None:
+    """Write states and timers as JSON lines: one object for each state of each key.
+
+    An object has component, task, state (or the name of a timer), kind, key, value, written and expires. Times are seconds
+    since 1970; written and expires are null without a ttl. A value that JSON does not have is {"repr": text}, a dict whose keys
+    are not all texts {"items": [[key, value], ...]}. Exit status 1 if a snapshot is damaged; the others are written.
+
+    \b
+    Examples:
+      squall state export /var/lib/squall-state/word-count | jq .value
+      squall state export /var/lib/squall-state/word-count --component count -o count.jsonl
+    """
+    if output is not None and Path(output).exists():
+        raise SquallError(f"{output} exists: give the name of a new file")
+    content = content_at(path, epoch, component)
+    count = 0
+    with nullcontext(sys.stdout) if output is None else open(output, "x", encoding="utf-8") as out:
+        for row in rows_in(content):
+            out.write(f"{json.dumps(row.shown)}\n")
+            count += 1
+    where = "" if output is None else f" to {output}"
+    echo(f"{plural(count, 'row')} of {content.name} written{where}.", err=True)
+    check_undamaged(content)
+
+
+def content_at(path: Path, epoch: int | None, component: str | None = None) -> EpochContent:
+    """Read the snapshots of an epoch. Raises `SquallError`, also if others may write to the folder."""
+    from worker.loop.committed_state import CommittedState
+    from worker.loop.epoch_store import EpochFiles
+
+    folder = topology_folder(path)
+    return CommittedState(EpochFiles(str(folder.parent), folder.name)).read(epoch, component)
+
+
+def components_of(content: EpochContent) -> list[SavedComponent]:
+    """Return what each component has."""
+    from worker.loop.committed_state import place_of
+    from worker.state.readable import json_form, value_of
+    from worker.state.saved_rows import counts_of
+
+    found: dict[str, SavedComponent] = {}
+    for task, size, snapshot in content.snapshots():
+        name, index = place_of(task)
+        each = found.setdefault(name, SavedComponent(name))
+        each.tasks += 1
+        each.bytes += size
+        if snapshot is None:
+            each.damaged += 1
+            continue
+        counts = counts_of(snapshot.state)
+        each.keys += counts.keys
+        each.timers += counts.timers
+        each.parked += len(snapshot.parked)
+        if "states" not in snapshot.state:
+            each.kind = "spout"
+        if snapshot.position is not None:
+            each.positions[index] = json_form(value_of(snapshot.position))
+    return list(found.values())
+
+
+def rows_in(content: EpochContent, wanted: Callable[[Any], bool] | None = None) -> Iterator[StateRow]:
+    """Yield the rows of all tasks; with `wanted`, those of the keys for which it returns true."""
+    from worker.loop.committed_state import place_of
+    from worker.state.saved_rows import rows_of
+
+    for task, _, snapshot in content.snapshots():
+        if snapshot is not None:
+            component, index = place_of(task)
+            yield from (StateRow(component, index, row) for row in rows_of(snapshot.state, wanted))
+
+
+def key_of(given: str) -> Any:
+    """Return the key that was typed, in the form in which rows have it."""
+    try:
+        return json.loads(given)
+    except ValueError:
+        return given
+
+
+def no_such_key(content: EpochContent, component: str, wanted: Any) -> str:
+    """Return the error for a key without state. It names a few keys that have some: first those that look the same."""
+    from worker.state.saved_rows import forms_of_keys
+
+    text = wanted if isinstance(wanted, str) else json.dumps(wanted)
+    alike: dict[str, None] = {}
+    others: dict[str, None] = {}
+    for _, _, snapshot in content.snapshots():
+        for form in forms_of_keys(snapshot.state) if snapshot is not None else ():
+            shown = json.dumps(form, ensure_ascii=False)
+            if text in (form, shown):
+                alike[shown] = None
+            elif len(others) < MOST_KEYS:
+                others[shown] = None
+    keys = [cropped_inside(each, WIDEST) for each in [*alike, *others][:MOST_KEYS]]
+    there = f"some keys that have: {', '.join(keys)}" if keys else "no key has any"
+    return (
+        f"{component} has no state for the key {json.dumps(wanted, ensure_ascii=False)} in epoch "
+        f"{content.epoch.record.epoch}; {there}"
+    )
+
+
+def check_undamaged(content: EpochContent) -> None:
+    """Name the damaged snapshots, and end with exit status 1 if there are any."""
+    if content.damaged:
+        echo("\n".join(dict.fromkeys(content.damaged)), err=True)
+        sys.exit(1)

@@ -1,0 +1,157 @@
+"""What a topology has committed to its folder, for people who read it while the topology runs, or when it does not.
+
+The running topology sweeps snapshots. So all files of an epoch are read before the first is opened, and if one of them has gone
+meanwhile, the log is read again.
+Must not know: what states hold, how it is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from squall.stores.files import AbsentFile
+from topology_api import SquallError
+from topology_api.wording import listed
+from worker.epochs.records import CommitRecord, EndRecord, SnapshotFile, decode_record
+from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, decode_snapshot
+from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
+
+#: How often the log is read.
+TRIES: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEpoch:
+    """An epoch whose snapshots are kept."""
+
+    record: CommitRecord
+    #: When its record was written, in seconds since 1970, by the clock of the file system.
+    committed: float
+    #: How the topology ended after it: "completed" or "killed"; None: it did not, or went on.
+    end: str | None
+    #: Whether all snapshots are there.
+    whole: bool
+
+
+@dataclass(slots=True)
+class EpochContent:
+    """The snapshots of an epoch, as bytes."""
+
+    epoch: KeptEpoch
+    #: All epochs that are kept, the newest first.
+    kept: list[KeptEpoch]
+    folder: str
+    #: Task -> its file and the file's bytes, None if it is not there; in the order of components and indexes.
+    files: dict[str, tuple[SnapshotFile, bytes | None]]
+    #: What cannot be read; known when all snapshots were asked for.
+    damaged: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """What is read, for people."""
+        return f"epoch {self.epoch.record.epoch} of {self.folder.rpartition('/')[2]}"
+
+    def snapshots(self) -> Iterator[tuple[str, int, TaskSnapshot | None]]:
+        """Yield each task with the bytes of its snapshot, and the snapshot; None if it is damaged."""
+        for task, (file, data) in self.files.items():
+            snapshot = None
+            if data is None:
+                self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{file.name} of task {task} is missing")
+            else:
+                try:
+                    snapshot = decode_snapshot(file, data)
+                except BadSnapshot as error:
+                    self.damaged.append(f"{self.folder}/{SNAPSHOTS}: {error}")
+            yield task, len(data or b""), snapshot
+
+
+class CommittedState:
+    """The kept epochs of one topology."""
+
+    def __init__(self, files: EpochFiles) -> None:
+        self.store = files
+
+    def epochs(self) -> list[KeptEpoch]:
+        """Return the epochs whose snapshots are kept, the newest first: the last commit, and those before it whose files are
+        there. Raises SquallError.
+        """
+        files = self.store.files
+        log = sorted((each for each in files.list(LOG) if each.name.isdecimal()), key=lambda each: each.name)
+        there = {each.name for each in files.list(SNAPSHOTS)}
+        ends: dict[int, str] = {}
+        found: list[KeptEpoch] = []
+        for status in reversed(log):
+            try:
+                record = decode_record(int(status.name), files.read(status.path))
+            except ValueError as error:
+                raise SquallError(f"{self.store.folder}: {error}") from error
+            if isinstance(record, EndRecord):
+                ends.setdefault(record.epoch, record.reason)
+            elif isinstance(record, CommitRecord):
+                whole = {file.name for file in record.files.values()} <= there
+                if found and not whole:
+                    break
+                found.append(KeptEpoch(record, status.modified, ends.get(record.epoch), whole))
+        return found
+
+    def read(self, number: int | None = None, component: str | None = None) -> EpochContent:
+        """Read the snapshots of an epoch, of the newest one unless a number is given, or only those of a component. Raises
+        SquallError if there is no such epoch, or no such component in it.
+        """
+        content = None
+        for _ in range(TRIES):
+            kept = self.epochs()
+            epoch = self.chosen(kept, number)
+            if content is not None and content.epoch.record == epoch.record:
+                break  # nothing is swept here: the file is gone
+            content = EpochContent(epoch, kept, str(self.store.folder), self.files_of(epoch, component))
+            if all(data is not None for _, data in content.files.values()):
+                break
+        assert content is not None
+        return content
+
+    def chosen(self, epochs: list[KeptEpoch], number: int | None) -> KeptEpoch:
+        """Return the epoch of a number, or the newest."""
+        if not epochs:
+            raise SquallError(f"{self.store.folder}: nothing has been committed yet")
+        for epoch in epochs:
+            if number in (None, epoch.record.epoch):
+                return epoch
+        there = ", ".join(str(epoch.record.epoch) for epoch in epochs)
+        raise SquallError(f"{self.store.folder}: epoch {number} is not kept; these are: {there}")
+
+    def files_of(
+        self, epoch: KeptEpoch, component: str | None
+    ) -> dict[str, tuple[SnapshotFile, bytes | None]]:
+        """Read the files of an epoch."""
+        record = epoch.record
+        components = sorted(set(map(component_of, record.files)))
+        if component is not None and component not in components:
+            raise SquallError(
+                f"{self.store.folder}: epoch {record.epoch} has no component {component!r} (it has: {listed(components)})"
+            )
+        return {
+            task: (file, self.bytes_of(file))
+            for task, file in sorted(record.files.items(), key=lambda item: place_of(item[0]))
+            if component in (None, component_of(task))
+        }
+
+    def bytes_of(self, file: SnapshotFile) -> bytes | None:
+        """Return the bytes of a file; None if it is not there."""
+        try:
+            return self.store.files.read(f"{SNAPSHOTS}/{file.name}")
+        except AbsentFile:
+            return None
+
+
+def component_of(task: str) -> str:
+    """Return the component of "component/index"."""
+    return task.rpartition("/")[0]
+
+
+def place_of(task: str) -> tuple[str, int]:
+    """Return component and index of "component/index"."""
+    component, _, index = task.rpartition("/")
+    return component, int(index)
