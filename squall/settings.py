@@ -204,9 +204,9 @@ def merged(
     """Return the configuration of a topology and of each of its components, all layers merged.
 
     site: from `load_site`. env: from `environment_conf`. local: for a local cluster. judged: whether the topology must have
-    what `topology.state.path` and `topology.require` ask for. Returns (the topology's configuration, {component id: the component's
-    complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source of its
-    value.
+    what `topology.state.path` and `topology.require` ask for. Returns (the topology's configuration, {component id: the
+    component's complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source
+    of its value.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
     if problems := _problems(topology, site, env, overrides):
