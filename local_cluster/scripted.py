@@ -13,6 +13,7 @@ from typing import Any
 
 from topology_api import Context, Fields, InvalidConfig, InvalidTopology, Spout, Topology
 from topology_api.fields import DEFAULT_STREAM
+from topology_api.guarantees import REQUIRE
 from topology_api.packing import pack
 from topology_api.topology import ComponentSpec
 from topology_api.values import MAX_SECONDS, number_problem
@@ -133,7 +134,10 @@ def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
     if problems:
         raise InvalidTopology(problems, topology.name)
     packed = {name: pack(FixedSource(found), f"sources[{name!r}]", Spout) for name, found in entries.items()}
-    return replace(topology, pickles={**topology.pickles, **packed})
+    conf = {
+        key: value for key, value in topology.conf.items() if key != REQUIRE
+    }  # fixed values cannot rewind
+    return replace(topology, conf=conf, pickles={**topology.pickles, **packed})
 
 
 def near_or_all(name: object, known: Collection[str], there: str = "it has") -> str:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from topology_api import storm_options
 from topology_api.epoch_rules import epoch_problems
 from topology_api.errors import InvalidConfig
+from topology_api.guarantees import requirement_problems
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
 
@@ -198,12 +199,14 @@ def merged(
     overrides: Overrides | None = None,
     *,
     local: bool = False,
+    judged: bool = True,
 ) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
     """Return the configuration of a topology and of each of its components, all layers merged.
 
-    site: from `load_site`. env: from `environment_conf`. local: for a local cluster. Returns (the topology's configuration,
-    {component id: the component's complete configuration}). Raises InvalidConfig with all problems of all layers; each problem
-    names the source of its value.
+    site: from `load_site`. env: from `environment_conf`. local: for a local cluster. judged: whether the topology must have
+    what `topology.state.path` and `topology.require` ask for. Returns (the topology's configuration, {component id: the
+    component's complete configuration}). Raises InvalidConfig with all problems of all layers; each problem names the source
+    of its value.
     """
     site, env, overrides = site or {}, env or {}, overrides or Overrides()
     if problems := _problems(topology, site, env, overrides):
@@ -217,7 +220,7 @@ def merged(
         for component in topology.components
     }
     whole = json_copy({**ground, **overrides.topology})
-    if found := [*epoch_problems(topology, whole)]:
+    if judged and (found := [*epoch_problems(topology, whole), *requirement_problems(topology, whole)]):
         raise InvalidConfig(found, f"topology {topology.name!r}")
     return whole, of_components
 

@@ -15,6 +15,7 @@ from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import Fields
 from topology_api.groupings import Grouping
+from topology_api.guarantees import requirement_problems
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
@@ -74,7 +75,10 @@ class TopologyBuilder:
         if problems:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)
         components = tuple(replace(spec, conf=json_copy(spec.conf)) for spec in specs)
-        return Topology(self.name, json_copy(conf), components, build.pickles)
+        made = Topology(self.name, json_copy(conf), components, build.pickles)
+        if problems := [*requirement_problems(made, conf, complete=False)]:
+            raise InvalidTopology(problems, self.name)
+        return made
 
 
 class _Build:

@@ -11,31 +11,36 @@ from topology_api.token_sink import TokenSink
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
+ACKING: Final = "topology.acking"
 _WHY: Final = f"in a topology with {STATE_PATH}"
+CYCLE: Final = f"form a cycle, which is not supported {_WHY} in this release"
 
 
 def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[str]:
     """Yield what keeps a topology from having its state at `topology.state.path`; nothing if the path is not set."""
     if conf.get(STATE_PATH) is None:
         return
-    if conf.get("topology.acking") is False:
+    if conf.get(ACKING) is False:
         yield f"topology.acking is false: {_WHY} it must be true"
     for members in topology.cycles:
-        yield f"the components {', '.join(sorted(members))} form a cycle, which is not supported {_WHY} in this release"
+        yield f"the components {', '.join(sorted(members))} {CYCLE}"
     for spec in topology.bolts:
-        yield from (f"component {spec.id!r} {problem}" for problem in _bolt_problems(topology.load(spec.id)))
+        if (problem := bolt_problem(topology.load(spec.id))) is not None:
+            yield f"component {spec.id!r} {problem[0]}: {problem[1]}"
 
 
-def _bolt_problems(bolt: Bolt) -> Iterator[str]:
+def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:
+    """Return what keeps a bolt from a topology with `topology.state.path`, and what to do about it; None: nothing."""
     if isinstance(bolt, BatchBolt) and not isinstance(bolt, TokenSink):
-        yield f"is a BatchBolt, which is not supported {_WHY} in this release: derive from Bolt"
-    elif inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
-        yield (
-            f"has an async execute, which is not supported {_WHY} in this release: make it def, with threaded = True if it "
-            "blocks"
+        return f"is a BatchBolt, which is not supported {_WHY} in this release", "derive from Bolt"
+    if inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
+        return (
+            f"has an async execute, which is not supported {_WHY} in this release",
+            "make it def, with threaded = True if it blocks",
         )
-    elif not (bolt.auto_ack and bolt.auto_anchor):
-        yield (
-            f"acks or anchors itself (auto_ack or auto_anchor is False), which is not supported {_WHY} in this release: a call "
-            "there is all or nothing, so leave both True"
+    if not (bolt.auto_ack and bolt.auto_anchor):
+        return (
+            f"acks or anchors itself (auto_ack or auto_anchor is False), which is not supported {_WHY} in this release",
+            "a call there is all or nothing, so leave both True",
         )
+    return None

@@ -209,6 +209,12 @@ _TABLE = (
         _or_null(_folder_url, "memory"),
     ),
     Option(
+        "topology.require", (str, type(None)), None, "", "topology",
+        "What the topology must guarantee between each spout and each sink: 'exactly-once', or null for nothing. A topology "
+        "that gives less is refused, and the error says why (see `squall explain`).",
+        _or_null(_one_of("exactly-once"), "nothing"),
+    ),
+    Option(
         "topology.epoch.secs", (int, float), 1.0, "seconds", "topology",
         "How often the state at topology.state.path is committed. What happened since the last commit is done again after a "
         "failure.",

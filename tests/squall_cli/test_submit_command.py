@@ -332,6 +332,26 @@ def test_wrong_settings_are_refused_before_anything_is_sent(nimbus: TakingNimbus
     assert not nimbus.asked
 
 
+def test_a_topology_that_gives_less_than_is_required_is_refused_before_anything_is_sent(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    bolt = """
+class Print(Bolt):
+    def execute(self, tup):
+        print(tup)
+"""
+    code = TOPOLOGY.replace("import Fields", "import Bolt, Fields").replace(
+        "class Words", f"{bolt}\nclass Words"
+    )
+    code = code.replace(
+        "    return", '    builder.set_bolt("print", Print()).shuffle_grouping("words")\n    return'
+    )
+    (project / "my_words.py").write_text(code)
+    text = refused(nimbus, project, "-o", "topology.require=exactly-once")
+    assert "topology.require is exactly-once, but topology.state.path is not set" in text
+    assert not nimbus.submissions
+
+
 def test_components_that_cannot_travel_are_refused_before_anything_is_sent(
     nimbus: TakingNimbus, project: Path
 ) -> None:
