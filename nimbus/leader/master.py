@@ -57,6 +57,7 @@ from nimbus.submission.submission import Submission
 from squall.api.backups import TopologyBackup
 from squall.clock import Clock
 from squall.cluster import identity, paths
+from squall.cluster.blobs import get_description
 from squall.cluster.records import HowReplaced, TopologyRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
@@ -245,7 +246,9 @@ class Nimbus:
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
-        problems = rebalancing.problems_of_rebalance(record, workers, parallelism)
+        found = get_description(self.registry.store, record.id)["components"] if parallelism else ()
+        spouts = [each["id"] for each in found if each["kind"] == "spout"]
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, spouts)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
         wait = message_timeout(record) if wait_secs is None else wait_secs

@@ -6,7 +6,7 @@ Must not know: slots, workers, when a rebalance is done.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from msgspec.structs import replace
 
@@ -19,8 +19,11 @@ from topology_api.validation import MAX_TASKS, problems_of_parallelism
 WORKERS = "topology.workers"
 
 
-def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: object) -> list[str]:
-    """Return all problems of a rebalance. A value of None means that the rebalance does not change this number."""
+def problems_of_rebalance(
+    record: TopologyRecord, workers: object, parallelism: object, spouts: Collection[str]
+) -> list[str]:
+    """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `spouts`: the
+    components that are spouts."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
@@ -30,9 +33,10 @@ def problems_of_rebalance(record: TopologyRecord, workers: object, parallelism: 
         problems += found
         if not found and isinstance(parallelism, Mapping) and record.conf.get(STATE_PATH) is not None:
             problems += [
-                f"component {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} it cannot change in "
-                "this release"
+                f"spout {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} this number cannot change "
+                "in this release"
                 for name, count in changes_of(record, parallelism).items()
+                if name in spouts
             ]
         if not found and isinstance(parallelism, Mapping):
             problems += _problems_of_ids(record, counts, parallelism)

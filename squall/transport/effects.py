@@ -70,7 +70,7 @@ class LoseBatches(Effect, frozen=True):
 
 
 class FramesGone(Effect, frozen=True):
-    """Frames of this rewind number, or of older ones, were sent to a process of the peer that has ended."""
+    """Frames of this rewind number, or of older ones, are lost: their receiver has ended, or they cannot be read."""
 
     rewind: int
 

@@ -56,8 +56,8 @@ class PeerListener(Protocol):
         """These batches were never executed: their trees fail for the reason `why`."""
 
     def frames_gone(self, rewind: int) -> None:
-        """Frames of this rewind number, or older ones, were sent and can never arrive: the process of their receiver has
-        ended."""
+        """Frames of this rewind number, or older ones, are lost: the process of their receiver has ended, or they cannot be
+        read."""
 
     def superseded(self, worker: str) -> None:
         """The process of a peer has ended. A new process may replace it, or its tasks may move."""

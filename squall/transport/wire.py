@@ -41,8 +41,8 @@ VERSION: Final = 2
 MAGIC: Final = b"SQ"
 BATCH, END, PING, CONTROL_FRAME, HEARTBEAT = range(1, 6)
 #: Of topologies with epochs: like BATCH and END, with a rewind number before the body; and a barrier.
-EPOCH_BATCH, EPOCH_END, BARRIER = range(6, 9)
-KINDS: Final = frozenset(range(1, 9))
+EPOCH_BATCH, EPOCH_END, BARRIER = range(7, 10)
+KINDS: Final = frozenset((BATCH, END, PING, CONTROL_FRAME, HEARTBEAT, EPOCH_BATCH, EPOCH_END, BARRIER))
 
 #: magic, version, kind, checksum | sender's incarnation, receiver's, assignment version, number, length of the sender's name.
 START: Final = struct.Struct("<2sBBI")

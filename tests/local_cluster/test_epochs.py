@@ -262,17 +262,54 @@ def test_of_two_clusters_with_one_path_the_later_one_goes_on_and_the_other_ends(
         assert counts(second) == expected(list(range(300)))
 
 
-@pytest.mark.parametrize("parallelism", [1, 3])
-def test_state_of_another_number_of_tasks_is_refused(tmp_path: Path, parallelism: int) -> None:
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_positions_of_another_number_of_spout_tasks_are_refused(tmp_path: Path, tasks: int) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
-    for number in (2, parallelism):
+    for number in (2, tasks):
+        builder = TopologyBuilder("words")
+        builder.set_spout("words", Words(100), number)
+        builder.set_bolt("count", Count()).fields_grouping("words", "word")
         with LocalCluster(simulated_time=True) as cluster:
-            cluster.submit(words(Words(100), Pass(), Count(), number), conf)
+            cluster.submit(builder.build(), conf)
             cluster.advance(1)
             status = cluster.last_status("words")
     assert status.state == "FAILED"
-    change = "count/1 is gone" if parallelism == 1 else "count/2 is new"
-    assert change in status.errors[-1].render()
+    assert f"spout 'words' has {tasks} tasks and had 2" in status.errors[-1].render()
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(3), *(pytest.param(at, marks=pytest.mark.soak) for at in range(3, 30))]
+)
+def test_bolts_may_have_other_numbers_of_tasks_at_each_start(tmp_path: Path, seed: int) -> None:
+    """Each start finds tuples on their way, and parked ones."""
+    draw = random.Random(seed)
+    for start in range(5):
+        conf = {
+            "topology.state.path": f"file://{tmp_path}",
+            "topology.epoch.secs": 0.3,
+            "topology.queue.size": draw.choice([16, 4096]),
+            "topology.workers": draw.choice([1, 2, 3]),
+        }
+        topology = words(Words(600, 150), Pass(0.1), Count(0.1), draw.choice([1, 2, 3, 5]))
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(topology, conf)
+            cluster.advance(30 if start == 4 else draw.uniform(0.3, 2.0))
+            if start == 4:
+                assert counts(cluster) == expected(list(range(600)))
+                assert cluster.dead_letters("words") == []
+
+
+def test_a_rebalance_may_change_the_numbers_of_tasks_of_bolts(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.5, "topology.workers": 2}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(2_000, 100), Pass(0.05), Count(0.05)), conf)
+        for change in ({"count": 5}, {"count": 1, "pass": 3}, {"newest": 1, "count": 3}):
+            cluster.advance(3)
+            cluster.rebalance("words", parallelism=change)
+        cluster.advance(30)
+        assert counts(cluster) == expected(list(range(2_000)))
+        status = cluster.status("words").components
+        assert [status[name].tasks for name in ("pass", "count", "newest")] == [3, 3, 1]
 
 
 def test_another_cluster_goes_on_whatever_number_its_submission_has(tmp_path: Path) -> None:
@@ -371,8 +408,8 @@ def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}"}
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words(Words(10), Pass(), Count()), conf)
-        with pytest.raises(InvalidConfig, match="component 'count' has 2 tasks, and would have 3"):
-            cluster.rebalance("words", parallelism={"count": 3})
+        with pytest.raises(InvalidConfig, match="spout 'words' has 1 tasks, and would have 3"):
+            cluster.rebalance("words", parallelism={"words": 3})
         cluster.rebalance("words", parallelism={"count": 2})
         cluster.advance(40)
         assert counts(cluster) == expected(list(range(10)))

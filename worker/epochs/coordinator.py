@@ -20,6 +20,7 @@ Must not know: stores, links, clocks (times come as arguments), what tasks do.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -305,11 +306,12 @@ class Coordinator:
         newest = self.view.newest
         files = newest.files if newest is not None else {}
         version = self.version - self.view.base_of(self.submission)
+        counts = dict(Counter(name.partition("/")[0] for name in files))
         sent = []
         for task, incarnation in self.tasks.items():
             component = task.partition("/")[0] + "/"
             own = {name: file for name, file in files.items() if name.startswith(component)}
-            message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage)
+            message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage, counts)
             sent.append(SendToTask(task, incarnation, message))
         return sent
 

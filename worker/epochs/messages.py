@@ -36,6 +36,8 @@ class RestoreTask(Struct, frozen=True, tag=True):
     assignment: int = 0
     #: The token of the log's first record: no other log has it.
     lineage: str = ""
+    #: How many tasks each component has in the last commit; empty if `epoch` is 0.
+    counts: dict[str, int] = {}
 
 
 class ResumeTask(Struct, frozen=True, tag=True):

@@ -7,7 +7,7 @@ Must not know: tasks, how messages travel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
@@ -24,6 +24,7 @@ from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActi
 from worker.epochs.snapshot_files import SweepFiles
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.rescale import misfits
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +44,12 @@ class EpochLead:
         now: Callable[[], float],
         activity: Callable[[], int],
         end: Callable[[SquallError], None],
+        spouts: Iterable[str],
     ) -> None:
         """`activity`: returns a number that grows with everything that the tasks of this worker do. `end`: ends the worker,
         which cannot go on."""
         self.mail, self.coordinator, self.end = mail, coordinator, end
+        self.spouts = frozenset(spouts)
         self.files, self.calls, self.now = files, calls, now
         self.count_activity = activity
         #: The number when the last epoch began to end.
@@ -194,17 +197,15 @@ class EpochLead:
         )
 
     def fits(self) -> bool:
-        """Return whether the last commit is of these tasks; end the worker if it is of others."""
+        """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
-        there, here = set(newest.files) if newest is not None else set(), set(self.coordinator.tasks)
-        if newest is None or there == here:
-            return True
-        changed = [f"{name} is gone" for name in sorted(there - here)]
-        changed += [f"{name} is new" for name in sorted(here - there)]
-        self.end(
-            SquallError(
-                f"the state in {self.files.folder} is of other tasks: {', '.join(changed)}. In this release components and "
-                "their numbers of tasks cannot change: submit them as they were, or set another topology.state.path"
+        found = misfits(newest.files, self.coordinator.tasks, self.spouts) if newest is not None else []
+        if found:
+            self.end(
+                SquallError(
+                    f"the state in {self.files.folder} is of other tasks: {', '.join(found)}. In this release components and "
+                    "the numbers of tasks of spouts cannot change: submit them as they were, or set another "
+                    "topology.state.path"
+                )
             )
-        )
-        return False
+        return not found

@@ -5,6 +5,7 @@ Must not know: links, coordinators.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from topology_api import Replay, RewindableSpout
@@ -12,9 +13,9 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
-from worker.epochs.records import SnapshotFile
 from worker.loop.build import TaskEnvironment
 from worker.loop.plan import WorkerPlan
+from worker.loop.rescale import files_for
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
 
@@ -32,9 +33,10 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
     conf: Any = task.context.conf
     give_up = conf["topology.outage.give.up.secs"]
     sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
-    if known is not None:
-        known.emissions.forget_ids()  # the new object has emitted none of them
-    participant = known or new_participant(task, plan, sources)
+    participant = known or new_participant(task, plan)
+    participant.emissions.forget_ids()  # the new object has emitted none of them
+    participant.alignment = Alignment([plan.names[source] for source in sources])
+    participant.choose_files = partial(files_for, participant.task, count=len(plan.tasks_of[task.spec.id]))
     task.join_epochs(
         EpochSetup(
             to_wall=time_of,
@@ -57,27 +59,16 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
     return participant
 
 
-def new_participant(task: EpochTask, plan: WorkerPlan, sources: list[int]) -> Participant:
-    """Return the participant of a task. `sources`: the tasks whose barriers it gets."""
-    names = plan.names
-    name = names[task.id]
+def new_participant(task: EpochTask, plan: WorkerPlan) -> Participant:
+    """Return the participant of a task."""
+    name = plan.names[task.id]
     rewindable = isinstance(task.instance, RewindableSpout)
-    return Participant(
-        name,
-        plan.incarnation.restart,
-        Alignment([names[source] for source in sources]),
-        Parking(name, MOST_PARKED),
-        PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True),
-        lambda files: own_file(name, files),
-    )
+    emissions = PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True)
+    restart = plan.incarnation.restart
+    return Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict)
 
 
 def replay_of(plan: WorkerPlan) -> Replay:
     """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
     found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
     return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
-
-
-def own_file(name: str, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
-    """Return a task's own snapshot."""
-    return {name: files[name]} if name in files else {}

@@ -88,8 +88,11 @@ class EpochWorker(Worker):
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
+        spouts = [spec.id for spec in plan.topology.spouts]
         activity = self.epochs.activity.count
-        self.lead = EpochLead(self.mail, coordinator, self.files, self.calls, self.now, activity, self.end)
+        self.lead = EpochLead(
+            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, spouts
+        )
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
@@ -169,16 +172,16 @@ class EpochWorker(Worker):
             self.lead.step(now)
         busy |= self.take_messages()
         busy |= self.mail.run_due(now)
-        if not self.epochs.running:
+        if self.epochs.running:
+            busy |= self.epochs.step(now)
+            if self.draining and self.lead is not None and super().drained:
+                self.lead.stop_for_change()
+            busy |= super().step()
+            self.report(now, busy)
+        else:
             busy |= self.threads.visit(now) | self.collect_threads()
-            self.send_controls()
-            return busy
-        busy |= self.epochs.step(now)
-        if self.draining and self.lead is not None and super().drained:
-            self.lead.stop_for_change()
-        busy |= super().step()
-        self.report(now, busy)
-        return busy
+        self.send_controls()
+        return busy or bool(self.mail.jobs or self.calls.answers)
 
     def report(self, now: float, busy: bool) -> None:
         """Let the coordinator know what the tasks here do."""

@@ -55,6 +55,7 @@ from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles, StoreCalls
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
+from worker.loop.rescale import Rescale
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -116,6 +117,8 @@ class Epochs:
         #: The number of the last rewind whose first step was taken here.
         self.rewind = 0
         self.lineage = ""
+        #: How many tasks each component has in the last commit.
+        self.counts: dict[str, int] = {}
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
         #: Frames of a rewind whose first step their target has not taken yet.
@@ -156,7 +159,7 @@ class Epochs:
 
     def assign(self, plan: WorkerPlan) -> None:
         """Follow an assignment: forget the participants of tasks that are in other workers now."""
-        self.names, here = plan.names, plan.tasks_here
+        self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
             task: [target for target in plan.end_targets(component) if target in here]
             for task, component, _ in plan.tasks
@@ -293,6 +296,7 @@ class Epochs:
     def follow(self, message: ToTask) -> None:
         """Note what a message says about all tasks."""
         if isinstance(message, RestoreTask):
+            self.counts = message.counts
             self.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
         elif isinstance(message, BeginEpochEnd):
             self.activity.epoch_ends()
@@ -354,9 +358,17 @@ class Epochs:
 
     def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
         """The snapshots that a task begins with are there."""
-        if task in self.tasks:
-            effects = self.participants[task].snapshots_read(rewind, found, only_one, self.now())
-            self.perform(self.tasks[task], effects)
+        if task not in self.tasks:
+            return
+        participant, rescale = self.participants[task], Rescale(self.plan, self.counts)
+        try:
+            effects = participant.snapshots_read(
+                rewind, found, partial(rescale.begin, participant.task), self.now()
+            )
+        except StateError as error:
+            self.host.end(error)
+            return
+        self.perform(self.tasks[task], effects)
 
     # The outside.
 
@@ -414,9 +426,3 @@ def activity_of(task: EpochTask) -> int:
     if isinstance(task, EpochSpoutTask):
         return done + task.finished
     return done + task.table.turn + task.end_called
-
-
-def only_one(snapshots: list[TaskSnapshot]) -> TaskSnapshot:
-    """Return the task's own snapshot."""
-    [snapshot] = snapshots
-    return snapshot

@@ -24,6 +24,7 @@ from squall.values import Incarnation
 from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.squall.transport.topologies import two_streams
 from tests.worker.lossy_carrier import Faults, LossyCarrier
+from topology_api.tuples import Source
 
 FIRST = Incarnation(1, 0)
 
@@ -187,6 +188,34 @@ def test_frames_for_a_process_that_has_ended_are_gone_and_are_named_by_their_rew
     assert not any(
         isinstance(each, effects.FramesGone) for each in pair.link.supersede(Incarnation(1, 3), 9.0)
     )
+
+
+def test_a_frame_that_cannot_be_read_is_lost_and_those_behind_it_arrive() -> None:
+    pair = OrderedPair()
+    pair.run(1)
+    gone = Batch(Source("words", 7, "default", ("word",)), 2, [("row",)], [1], [1])
+    pair.exchanges["a"].send("b", EpochFrame(6, gone))
+    pair.send(9)
+    pair.run(1)
+    assert [number_of(frame) for frame in pair.heard["b"].frames] == [9]
+    assert pair.heard["b"].gone == [6]
+    assert pair.exchanges["b"].counters["refused: garbage"] == 1
+
+
+def test_a_message_that_is_sent_again_is_as_it_was() -> None:
+    pair = OrderedPair()
+    pair.run(1)
+    data = pair.exchanges["b"].carrier.address[0]
+    pair.faults.cut = lambda address, channel: channel == DATA and address[0] == data
+    large = bytearray(b"x" * 300_000)
+    batch = Batch(pair.streams.source(1, 0), 2, [(pickle.PickleBuffer(large),)], [1], [1])
+    pair.exchanges["a"].send("b", EpochFrame(3, batch))
+    large[:] = b"y" * len(large)
+    pair.faults.cut = lambda address, channel: False
+    pair.run(2)
+    [frame] = pair.heard["b"].frames
+    assert isinstance(frame.item, Batch)
+    assert set(bytes(frame.item.rows[0][0])) == {ord("x")}
 
 
 def test_frames_to_a_worker_that_is_not_in_the_assignment_are_gone() -> None:

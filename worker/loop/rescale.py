@@ -1,0 +1,240 @@
+"""Makes the snapshot with which a task begins from those of a commit, also where components have other numbers of tasks now.
+
+Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
+for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. A spout keeps
+its number of tasks, since positions cannot be divided.
+Must not know: files, links, objects of tasks.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from topology_api import StateError, StatefulBolt
+from topology_api.packing import dumps_by_value
+from topology_api.stateful import key_fields
+from worker.epochs.records import SnapshotFile
+from worker.epochs.sinks import heir_of
+from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.plan import WorkerPlan
+from worker.routing.key_hash import key_hash
+
+#: What helps where a commit cannot be divided.
+AS_BEFORE = "start it with the numbers of tasks that it had until a later commit, then rebalance it"
+
+
+@dataclass(frozen=True)
+class Rescale:
+    """The numbers of tasks now, and those of a commit. Empty `before`: nothing is committed."""
+
+    plan: WorkerPlan
+    before: Mapping[str, int]
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The components whose number of tasks is another one now."""
+        now = {component: len(tasks) for component, tasks in self.plan.tasks_of.items()}
+        return frozenset(name for name, count in self.before.items() if now.get(name) != count)
+
+    def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+        """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
+        component, _, index = name.partition("/")
+        if component in self.changed:
+            snapshot = self.merged(component, int(index), snapshots)
+        else:
+            [snapshot] = snapshots
+        if self.changed:
+            snapshot.ended = self.ends_now(snapshot.ended)
+            snapshot.outboxes = [
+                moved for box in snapshot.outboxes for moved in self.rerouted(component, *box)
+            ]
+        return snapshot
+
+    # A component with another number of tasks.
+
+    def merged(self, component: str, index: int, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+        """Return the share of one task."""
+        snapshots = sorted(snapshots, key=lambda each: index_of(each.task))
+        count = len(self.plan.tasks_of[component])
+        own = [each for each in snapshots if heir_of(index_of(each.task), count) == index]
+        flags = {each.state["end_called"] for each in snapshots}
+        if len(flags) > 1:
+            raise StateError(
+                f"the input of some tasks of component {component!r} had ended at the last commit, and that of others had not: "
+                f"their number cannot change now: {AS_BEFORE}"
+            )
+        ended = set.intersection(*(set(each.ended) for each in snapshots))
+        first = snapshots[0]
+        keyed = isinstance(self.plan.topology.load(component), StatefulBolt)
+        share = KeyShare(index, count)
+        state = {
+            "end_called": first.state["end_called"],
+            "ended": all(each.state["ended"] for each in snapshots),
+            "states": share.states([each.state.get("states", {}) for each in snapshots]),
+            "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
+            "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
+        }
+        made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation, state)
+        made.ended = sorted(ended)
+        made.outboxes = [box for each in own for box in each.outboxes]
+        outcomes = [outcome for each in snapshots for outcome in each.outcomes]
+        made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
+        keys = self.input_keys(component) if keyed else {}
+        for each in snapshots:
+            for parked in each.parked:
+                source, _, stream, packed = parked[0]
+                positions = keys.get((source, stream))
+                if positions is None:
+                    mine = each in own
+                else:
+                    mine = share.owns(key_at(pickle.loads(packed), positions))
+                if mine:
+                    made.parked.append(parked)
+        return made
+
+    def input_keys(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
+        """Return where the key is in the rows of each input that has a fields grouping on it."""
+        topology = self.plan.topology
+        bolt = topology.load(component)
+        fields = key_fields(bolt) if isinstance(bolt, StatefulBolt) else ()
+        found = {}
+        for entry in topology.component(component).inputs:
+            names = topology.component(entry.source).outputs[entry.stream].fields
+            if fields and entry.grouping.kind == "fields":
+                found[entry.source, entry.stream] = tuple(names.index(name) for name in fields)
+        return found
+
+    # Its neighbours.
+
+    def ends_now(self, ended: Iterable[str]) -> list[str]:
+        """Return the source tasks that have ended, as they are numbered now: all of a component whose every task had ended."""
+        kept, there = [], set(ended)
+        for component, tasks in self.plan.tasks_of.items():
+            names = [f"{component}/{index}" for index in range(len(tasks))]
+            if component not in self.changed:
+                kept += [name for name in names if name in there]
+            elif all(f"{component}/{index}" in there for index in range(self.before[component])):
+                kept += names
+        return kept
+
+    def rerouted(
+        self, component: str, target: str, stream: str, packed: list[Any]
+    ) -> list[tuple[str, str, list[Any]]]:
+        """Return rows that were on their way to a task, for the tasks that get them now. Raises StateError."""
+        reader, _, old = target.partition("/")
+        if reader not in self.changed or reader not in self.plan.tasks_of:
+            return [(target, stream, packed)]
+        count = len(self.plan.tasks_of[reader])
+        names = self.plan.topology.component(component).outputs[stream].fields
+        groupings = [
+            entry.grouping
+            for entry in self.plan.topology.component(reader).inputs
+            if (entry.source, entry.stream) == (component, stream)
+        ]
+        kinds = {grouping.kind for grouping in groupings}
+        if len(groupings) == 1 and kinds == {"fields"}:
+            positions = tuple(names.index(name) for name in groupings[0].fields)
+            shares: dict[int, list[Any]] = {}
+            for row in pickle.loads(packed[0]):
+                shares.setdefault(key_hash(key_at(row, positions)) % count, []).append(row)
+            return [
+                (f"{reader}/{index}", stream, [dumps_by_value(rows, 5)])
+                for index, rows in sorted(shares.items())
+            ]
+        if "fields" in kinds:
+            raise StateError(
+                f"at the last commit, tuples of stream {stream!r} were on their way from component {component!r} to "
+                f"{reader!r}, which reads it in several ways and had another number of tasks: {AS_BEFORE}"
+            )
+        if kinds == {"all"}:
+            return [(f"{reader}/{index}", stream, packed) for index in self.copies(reader, int(old), count)]
+        return [(f"{reader}/{heir_of(int(old), count)}", stream, packed)]
+
+    def copies(self, reader: str, old: int, count: int) -> list[int]:
+        """Return which tasks get what was on its way to a task that gets all tuples, as the other ones do."""
+        if isinstance(
+            self.plan.topology.load(reader), StatefulBolt
+        ):  # all have the broadcast states of the first one
+            return list(range(count)) if old == 0 else []
+        new = range(self.before[reader], count) if old == 0 else ()
+        return [*([old] if old < count else []), *new]
+
+
+@dataclass(frozen=True)
+class KeyShare:
+    """The keys of one of several tasks."""
+
+    index: int
+    count: int
+
+    def owns(self, key: Any) -> bool:
+        """Return whether fields grouping sends the tuples of a key to this task."""
+        return key_hash(key) % self.count == self.index
+
+    def keyed(self, packed: Iterable[bytes]) -> bytes:
+        """Return those of pickled lists of (key, ...) that belong to this task."""
+        rows = [row for each in packed if each for row in pickle.loads(each) if self.owns(row[0])]
+        return dumps_by_value(rows, 5) if rows else b""
+
+    def states(self, saved: list[Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the states of this task, from those of all tasks, by name."""
+        names = dict.fromkeys(name for each in saved for name in each)
+        return {name: self.state([each[name] for each in saved if name in each]) for name in names}
+
+    def state(self, saved: list[dict[str, Any]]) -> dict[str, Any]:
+        """Return one state of this task, from those of all tasks."""
+        if saved[0]["kind"] == "BroadcastState":
+            return saved[0]  # all tasks got the same tuples
+        keys, values, times = [], [], []
+        for each in saved:
+            for at, key in enumerate(pickle.loads(each["keys"]) if each["keys"] else ()):
+                if self.owns(key):
+                    keys.append(key)
+                    values.append(each["values"][at])
+                    if each["times"]:
+                        times.append(each["times"][at])
+        return {
+            **saved[0],
+            "keys": dumps_by_value(keys, 5) if keys else b"",
+            "values": values,
+            "times": times,
+        }
+
+
+def misfits(there: Iterable[str], here: Iterable[str], spouts: Iterable[str]) -> list[str]:
+    """Return what keeps the tasks of a commit from being those of a topology. `here`: the tasks of the topology."""
+    before, now = count_tasks(there), count_tasks(here)
+    found = [f"component {name!r} is gone" for name in sorted(before.keys() - now.keys())]
+    found += [f"component {name!r} is new" for name in sorted(now.keys() - before.keys())]
+    return found + [
+        f"spout {name!r} has {now[name]} tasks and had {before[name]}"
+        for name in sorted(set(spouts) & before.keys() & now.keys())
+        if before[name] != now[name]
+    ]
+
+
+def count_tasks(names: Iterable[str]) -> dict[str, int]:
+    """Return the number of tasks of each component."""
+    return dict(Counter(name.partition("/")[0] for name in names))
+
+
+def files_for(name: str, files: dict[str, SnapshotFile], count: int) -> dict[str, SnapshotFile]:
+    """Return the snapshots that a task needs, of those of its component. `count`: how many tasks it has now."""
+    component, _, _ = name.partition("/")
+    if set(files) == {f"{component}/{index}" for index in range(count)}:
+        return {name: files[name]}
+    return files
+
+
+def key_at(row: Any, positions: tuple[int, ...]) -> Any:
+    """Return the key of a row: one value, or a tuple of values."""
+    return row[positions[0]] if len(positions) == 1 else tuple(row[position] for position in positions)
+
+
+def index_of(task: str) -> int:
+    """Return the index in a task's name."""
+    return int(task.rpartition("/")[2])
