@@ -21,6 +21,7 @@ NAMES = sorted(
 )
 #: The result of each example whose header gives it a fixed input: (trees acked, trees failed for good).
 TREES = {
+    "accounts": (2000, 0),
     "async_lookups": (500, 0),
     "batches_to_sqlite": (5000, 0),
     "custom_grouping": (12, 0),

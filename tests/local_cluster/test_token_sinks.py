@@ -151,6 +151,7 @@ def test_without_a_state_path_rows_are_written_in_batches(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_rows_are_there_once_when_the_worker_is_killed_again_and_again(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
     sink, path = Rows(str(tmp_path / "rows.db"), failing=0.1), tmp_path / "rows.db"

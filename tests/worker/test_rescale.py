@@ -51,7 +51,7 @@ class Shown(Bolt):
 
 
 def plan_of(keeps: int, shown: int = 2) -> WorkerPlan:
-    """A plan with so many tasks of the two bolts behind `pass`."""
+    """A plan with these numbers of tasks of the two bolts behind `pass`."""
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words(1))
     builder.set_bolt("pass", Pass(), 2).shuffle_grouping("words")
@@ -80,7 +80,7 @@ def counts_of(plan: WorkerPlan, **other: int) -> dict[str, int]:
 
 
 def owned(keys: set[Any], count: int) -> list[list[Any]]:
-    """The keys of each of so many tasks."""
+    """The keys of each of `count` tasks."""
     shares: list[list[Any]] = [[] for _ in range(count)]
     for key in sorted(keys, key=repr):
         shares[key_hash(key) % count].append(key)
