@@ -113,6 +113,14 @@ class EpochWorker(Worker):
         self.epochs.forget_objects()
         self.links.forget_pairs()
         self.environment.lives += 1
+        if self.threads.left_behind:
+            hanging = ", ".join(f"{task.spec.id}[{task.id}]" for task in self.threads.left_behind)
+            self.end(
+                SquallError(
+                    f"a call of {hanging} does not return, so its tasks cannot return to the last commit"
+                )
+            )
+            self.unopened = True  # the process is started again
 
     def renew(self, message: RestoreTask) -> None:
         """Make new objects for all tasks, for a rewind.

@@ -27,6 +27,8 @@ class ThreadedTasks:
         self.runner = ThreadRunner(name, wake)
         self.links = links
         self.calls: dict[int, YieldingCalls] = {}
+        #: Tasks that were closed while a call hangs.
+        self.left_behind: list[Task] = []
 
     def add(self, task: Task) -> None:
         """Let the calls of a task yield."""
@@ -50,7 +52,8 @@ class ThreadedTasks:
         """Close a task that leaves this worker, and wait until it is closed."""
         calls = self.calls.pop(task.id)
         calls.stop()
-        self.runner.finish(task.id, calls.job(task.close))
+        if not self.runner.finish(task.id, calls.job(task.close)):
+            self.left_behind.append(task)
 
     def visit(self, now: float) -> bool:
         """Send what running calls have emitted; return whether there was any."""

@@ -100,16 +100,19 @@ class ThreadRunner:
             over.append(self.over.popleft())
         return over
 
-    def finish(self, task: int, job: Job) -> None:
-        """Run the last job of this task, and wait until it has ended."""
+    def finish(self, task: int, job: Job) -> bool:
+        """Run the last job of this task, and wait until it has ended; return whether it has, after `STOP_SECONDS` at most."""
         self.submit(task, job)
         self.queues.pop(task).put(None)
         name = f"{self.name}-task-{task}"
+        ended = True
         for thread in [thread for thread in self.threads if thread.name == name]:
             self.threads.remove(thread)
             thread.join(STOP_SECONDS)
+            ended = ended and not thread.is_alive()
         while task in self.over:
             self.over.remove(task)
+        return ended
 
     def stop(self) -> None:
         for queue in self.queues.values():
