@@ -21,6 +21,7 @@ PLACES: Final = {
     "groupings": ("Grouping",),
     "hooks": ("Hook",),
     "rewindable": ("RewindableSpout",),
+    "staged_sink": ("StagedSink",),
     "token_sink": ("TokenSink",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from topology_api.groupings import Grouping as Grouping
     from topology_api.hooks import Hook as Hook
     from topology_api.rewindable import RewindableSpout as RewindableSpout
+    from topology_api.staged_sink import StagedSink as StagedSink
     from topology_api.state import BroadcastState as BroadcastState
     from topology_api.state import ListState as ListState
     from topology_api.state import MapState as MapState
