@@ -1,4 +1,4 @@
-"""StagedSink: the base class of bolts whose rows are first kept where nobody sees them, and become visible epoch by epoch.
+"""StagedSink: the base class of bolts whose rows are first kept out of sight, and become visible epoch by epoch.
 
 Like the other base classes it holds nothing and has no constructor. Must not know: who keeps epochs, where rows are staged.
 """

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from topology_api import Tuple
-from topology_api.committing_sink import CommittingSink
+from topology_api import CommittingSink, Tuple
 from worker.tasks.bolt import BoundedInputs
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.holding import HoldingEmitter

@@ -9,10 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from topology_api import StagedSink, StateError
-from worker.epochs.sinks import CommitHandle, ShowAnswer
+from worker.epochs.sinks import CommitHandle, ShowAnswer, kept_handle
 from worker.errors.reports import failure_text
 from worker.tasks.gathering import GatheringTask
 
@@ -46,7 +44,7 @@ class StagedSinkTask(GatheringTask):
         if staged:
             self.unstaged = []
             try:
-                handle = msgspec.msgpack.decode(msgspec.msgpack.encode(handle))
+                handle = kept_handle(handle)
             except Exception as error:
                 staged = False
                 self.cannot_keep(
