@@ -34,6 +34,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/nimbus/test_takeover.py": "a topology's life is played again for each of its writes, which fails",
     "tests/local_cluster/test_no_deadlock.py": "plays random topologies with little room to their end",
     "tests/local_cluster/test_stores_away.py": "a store is away for ten simulated minutes, with each kind of bolt",
+    "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
     "tests/local_cluster/test_token_sinks.py": "a worker is killed three times, and started again after pauses",
     "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",

@@ -48,7 +48,7 @@ class StagedSink(CommittingSink):
         """Remove what was staged for an epoch that will never be committed. May be called again.
 
         Not called for what a killed process has staged, nor when a task moves to another worker: let old leftovers be found by
-        their place.
+        their place. Without `topology.state.path` it is called when `commit` has raised: the rows come again.
         """
         raise SquallError(f"{type(self).__name__} has no abort(epoch, handle): define it")
 

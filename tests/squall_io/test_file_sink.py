@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import random
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.files import FileSink
-from tests.local_cluster.words_with_state import Finite, Pass, words_to_rows
+from tests.local_cluster.words_with_state import Finite, Pass, eventually, words_to_rows
 from topology_api import Fields, InvalidConfig, InvalidTopology, SquallError, Topology, TopologyBuilder
 
 LINEAGE = "0123456789abcdef"
@@ -216,3 +217,21 @@ def test_each_tuple_is_in_one_file_after_restarts(tmp_path: Path, seed: int, wor
     assert sorted(row["number"] for row in rows) == list(range(300))
     assert set(rows[0]) == {"word", "number"}
     assert all("-rows-" in f"-{name}" for name in visible(folder))
+
+
+@pytest.mark.slow
+def test_each_tuple_is_in_one_file_when_the_worker_is_killed_again_and_again(tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+    with LocalCluster(processes=True) as cluster:
+        cluster.submit(words_to_rows(Finite(3_000, 1_000), Pass(0.01), FileSink(folder, "jsonl")), conf)
+        for _ in range(3):
+            eventually(lambda: any(worker.opened for worker in cluster.workers("words")) and folder.is_dir())
+            before = len(visible(folder))
+            eventually(lambda before=before: len(visible(folder)) > before)  # type: ignore[misc]
+            [worker] = cluster.workers("words")
+            os.kill(worker.pid, signal.SIGKILL)
+            eventually(lambda worker=worker: all(each.pid != worker.pid for each in cluster.workers("words")))  # type: ignore[misc]
+        cluster.wait("words", 60)
+    rows = [json.loads(line) for text in visible(folder).values() for line in text.splitlines()]
+    assert sorted(row["number"] for row in rows) == list(range(3_000))
