@@ -24,7 +24,8 @@ sys.path.insert(0, str(ROOT))
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "topology_api": {
-        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "TokenSink", "Tuple", "Context"),
+        "Components": ("Spout", "RewindableSpout", "Bolt", "BatchBolt", "CommittingSink", "TokenSink", "StagedSink",
+                       "Tuple", "Context"),
         "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
@@ -53,7 +54,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "Replay": ("replay_topology",),
     },
     "squall_io.files": {
-        "Files of this machine": ("FileSpout",),
+        "Files of this machine": ("FileSpout", "FileSink"),
     },
 }  # fmt: skip
 

@@ -37,6 +37,8 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/local_cluster/test_token_sinks.py": "with --soak: a worker is killed three times, and started again after pauses",
     "tests/examples/test_accounts.py": "workers are killed while they book, and started again after pauses",
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",
+    "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
+    "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
     "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
 }

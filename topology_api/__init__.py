@@ -13,6 +13,7 @@ from topology_api.errors import *  # noqa: F403 - all of its `__all__`
 #: one of its names is first used: `squall list`, for example, needs none of them.
 PLACES: Final = {
     "builder": ("TopologyBuilder",),
+    "committing_sink": ("CommittingSink",),
     "components": ("BatchBolt", "Bolt", "Spout"),
     "context": ("Context",),
     "declarer": ("BoltDeclarer", "Handle"),
@@ -21,6 +22,7 @@ PLACES: Final = {
     "groupings": ("Grouping",),
     "hooks": ("Hook",),
     "rewindable": ("RewindableSpout",),
+    "staged_sink": ("StagedSink",),
     "token_sink": ("TokenSink",),
     "state": ("BroadcastState", "ListState", "MapState", "ValueState"),
     "stateful": ("StatefulBolt",),
@@ -32,6 +34,7 @@ __all__ = sorted(name for names in PLACES.values() for name in names)
 
 if TYPE_CHECKING:
     from topology_api.builder import TopologyBuilder as TopologyBuilder
+    from topology_api.committing_sink import CommittingSink as CommittingSink
     from topology_api.components import BatchBolt as BatchBolt
     from topology_api.components import Bolt as Bolt
     from topology_api.components import Spout as Spout
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from topology_api.groupings import Grouping as Grouping
     from topology_api.hooks import Hook as Hook
     from topology_api.rewindable import RewindableSpout as RewindableSpout
+    from topology_api.staged_sink import StagedSink as StagedSink
     from topology_api.state import BroadcastState as BroadcastState
     from topology_api.state import ListState as ListState
     from topology_api.state import MapState as MapState

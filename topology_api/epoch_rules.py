@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt, Bolt
-from topology_api.token_sink import TokenSink
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
@@ -31,7 +31,7 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
 
 def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:
     """Return what keeps a bolt from a topology with `topology.state.path`, and what to do about it; None: nothing."""
-    if isinstance(bolt, BatchBolt) and not isinstance(bolt, TokenSink):
+    if isinstance(bolt, BatchBolt) and not isinstance(bolt, CommittingSink):
         return f"is a BatchBolt, which is not supported {_WHY} in this release", "derive from Bolt"
     if inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
         return (

@@ -1,6 +1,6 @@
 """What a topology guarantees between each spout and each sink: how often a tuple counts in state, and in what a sink writes.
 
-A *sink* is a bolt that no other bolt reads, or a TokenSink; in a cycle that no bolt outside reads, each member is one. All
+A *sink* is a bolt that no other bolt reads, or a committing sink; in a cycle that no bolt outside reads, each is one. All
 paths from a spout to a sink are judged together, since their number may explode: a pair is as good as the worst component on
 any of them. What only a running topology shows, such as an emission without a message id, is a condition of the pair.
 Must not know: how tuples, epochs and commits work, how the answer is shown.
@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt
 from topology_api.epoch_rules import ACKING, CYCLE, STATE_PATH, bolt_problem, epoch_problems
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
-from topology_api.token_sink import TokenSink
 from topology_api.topology import DEAD_LETTERS, Topology
 
 Level = Literal["exactly-once", "at-least-once", "at-most-once"]
@@ -151,9 +151,9 @@ class _Judge:
                 yield Obstacle(subject, min(members), CYCLE, "take one of their groupings out", refused=True)
         for bolt in bolts:
             component = self.components[bolt]
-            if bolt == sink and not isinstance(component, TokenSink):
-                why = "is no TokenSink, so what it has written since the last commit may be written again"
-                yield Obstacle(f"bolt {bolt!r}", bolt, why, "derive from TokenSink", refused=False)
+            if bolt == sink and not isinstance(component, CommittingSink):
+                why = "is no TokenSink or StagedSink, so what it has written since the last commit may be written again"
+                yield Obstacle(f"bolt {bolt!r}", bolt, why, "derive from one of them", refused=False)
             elif (problem := bolt_problem(component)) is not None:
                 yield Obstacle(f"bolt {bolt!r}", bolt, *problem, refused=True)
 
@@ -210,7 +210,7 @@ class _Judge:
         head = f"what {sink!r} writes is there at least once"
         if not self.with_path:
             return f"{head}: tuples that are emitted again are written again"
-        if not isinstance(self.components[sink], TokenSink):
+        if not isinstance(self.components[sink], CommittingSink):
             return f"{head}: what it has written since the last commit may be written again"
         return f"{head}: once for each time that {spout!r} emits it"
 
@@ -238,13 +238,13 @@ def _connected(topology: Topology, components: Mapping[str, Any]) -> Iterator[tu
 def _sinks(
     topology: Topology, components: Mapping[str, Any], readers: Mapping[str, Iterable[str]]
 ) -> list[str]:
-    """Return the bolts that no bolt reads, the TokenSinks, and the members of cycles that no bolt outside reads."""
+    """Return the bolts that no bolt reads, the committing sinks, and the members of cycles that no bolt outside reads."""
     members_of = {member: set(members) for members in topology.cycles for member in members}
     found = []
     for spec in topology.bolts:
         members = members_of.get(spec.id, {spec.id})
         last = all(members.issuperset(readers.get(each, ())) for each in members)
-        if last or isinstance(components[spec.id], TokenSink):
+        if last or isinstance(components[spec.id], CommittingSink):
             found.append(spec.id)
     return found
 

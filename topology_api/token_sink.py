@@ -5,27 +5,19 @@ Like the other base classes it holds nothing and has no constructor. Must not kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from topology_api.components import BatchBolt
+from topology_api.committing_sink import CommittingSink
 from topology_api.errors import SquallError
-from topology_api.tuples import Tuple
 
 
-class TokenSink(BatchBolt):
+class TokenSink(CommittingSink):
     """A bolt that writes rows to a system with transactions. Subclasses define `read_token`, `write` and, mostly, `row`.
 
     With `topology.state.path`, the rows of an epoch are part of the commit, and are written after it in one transaction, which
     also compares and sets the number of a *token*: so each row is there once, whatever is killed. Without it, batches are
     written as they come, and a row may be there twice after a failure.
     """
-
-    threaded = True
-
-    def row(self, tup: Tuple) -> Any:
-        """Return the row to write for a tuple: any value that can be pickled. Raise FailTuple for a tuple that makes no row."""
-        return list(tup.values)
 
     def read_token(self, token: str) -> int:
         """Return the number that was last set for a token; 0: none was."""
@@ -40,6 +32,6 @@ class TokenSink(BatchBolt):
         """
         raise SquallError(f"{type(self).__name__} has no write(epoch, rows, expected, token): define it")
 
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Write a batch without a token."""
-        self.write(None, [self.row(tup) for tup in tups], 0, None)
+    def write_batch(self, rows: list[Any]) -> None:
+        """Write rows without a token."""
+        self.write(None, rows, 0, None)

@@ -1,5 +1,6 @@
-"""Files of this machine as streams. Needs no further library, no Spark and no Java."""
+"""Files of this machine as streams, and streams as files. Needs no further library, no Spark and no Java."""
 
+from squall_io.files.sink import FileSink
 from squall_io.files.spout import FileSpout
 
-__all__ = ["FileSpout"]
+__all__ = ["FileSink", "FileSpout"]

@@ -49,7 +49,7 @@ class NeverAnswers(Rows):
 def test_rows_whose_answers_are_lost_do_not_count_as_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.tasks.epoch_sink.MOST_UNWRITTEN", 100)
+    monkeypatch.setattr("worker.tasks.gathering.MOST_UNSHOWN", 100)
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words_to_rows(Words(600, 100), Count(), NeverAnswers(str(tmp_path / "rows.db"))), conf)
@@ -60,7 +60,7 @@ def test_rows_whose_answers_are_lost_do_not_count_as_waiting(
 def test_while_committed_rows_wait_a_sink_takes_no_more_than_may(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("worker.tasks.epoch_sink.MOST_UNWRITTEN", 100)
+    monkeypatch.setattr("worker.tasks.gathering.MOST_UNSHOWN", 100)
     conf = {
         "topology.state.path": f"file://{tmp_path}/state",
         "topology.epoch.secs": 0.2,

@@ -276,7 +276,7 @@ def expected_rows(numbers: list[int]) -> list[tuple[str, int]]:
     )
 
 
-def words_to_rows(spout: Spout, between: Bolt, sink: Rows, parallelism: int = 2) -> Topology:
+def words_to_rows(spout: Spout, between: Bolt, sink: Bolt, parallelism: int = 2) -> Topology:
     builder = TopologyBuilder("words")
     builder.set_spout("words", spout)
     builder.set_bolt("count", between, parallelism).fields_grouping("words", "word")

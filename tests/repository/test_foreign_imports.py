@@ -33,7 +33,7 @@ MAY_IMPORT = {
         "topology_api/state_rules.py",
         "worker/state/codecs.py",
         "worker/epochs/",
-        "worker/loop/epochs.py",
+        "worker/loop/epoch_outside.py",
         "worker/tasks/epoch_spout.py",
         "squall_io/spark/",
         "squall/",

@@ -152,7 +152,8 @@ def test_a_bolt_that_is_no_token_sink_is_named() -> None:
     pair = only(Rewinds(), Pass(), Pass(), conf=WITH_PATH)
     assert (pair.level, pair.conditions) == ("at-least-once", ())
     assert texts(pair) == [
-        "bolt 'c2' is no TokenSink, so what it has written since the last commit may be written again: derive from TokenSink"
+        "bolt 'c2' is no TokenSink or StagedSink, so what it has written since the last commit may be written again: derive "
+        "from one of them"
     ]
     assert pair.outside.endswith("what it has written since the last commit may be written again")
 
@@ -284,8 +285,8 @@ def test_build_refuses_a_topology_that_gives_less_than_it_requires() -> None:
     assert caught.value.problems == (
         "topology.require is exactly-once, but spout 'c0' cannot rewind, so what it emitted since the last commit is lost, or "
         "comes again, when its worker ends: derive from RewindableSpout",
-        "topology.require is exactly-once, but bolt 'c1' is no TokenSink, so what it has written since the last commit may be "
-        "written again: derive from TokenSink",
+        "topology.require is exactly-once, but bolt 'c1' is no TokenSink or StagedSink, so what it has written since "
+        "the last commit may be written again: derive from one of them",
     )
     assert line(Rewinds(), Rows(), conf={**REQUIRED, **WITH_PATH}).name == "t"
     assert line(Plain(), Pass(), conf={"topology.require": None}).name == "t"

@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+import msgspec
+
 from worker.epochs.after_commit import HANDLE, LETTERS, AfterCommit, EpochOutcome
 
 
 def heir_of(index: int, parallelism: int) -> int:
     """Return which task shows the outcomes of a task, at another parallelism."""
     return index % parallelism
+
+
+def kept_handle(handle: Any) -> Any:
+    """Return a handle as it is after a restart. Raises an error, of any kind, for what is no msgpack value."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(handle))
 
 
 @dataclass(frozen=True, slots=True)

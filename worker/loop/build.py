@@ -15,7 +15,16 @@ from random import Random
 from typing import Any
 
 from squall.transport.credit import FIRST_TUPLES
-from topology_api import BatchBolt, Context, EmitError, Grouping, GroupingError, StatefulBolt, TokenSink
+from topology_api import (
+    BatchBolt,
+    Context,
+    EmitError,
+    Grouping,
+    GroupingError,
+    StagedSink,
+    StatefulBolt,
+    TokenSink,
+)
 from worker.errors.reports import ErrorReport, failure_text
 from worker.loop.call_marks import CallMarks
 from worker.loop.memory_growth import MemoryGrowth
@@ -35,6 +44,7 @@ from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
 from worker.tasks.spout import SpoutTask
+from worker.tasks.staged_sink import StagedSinkTask
 from worker.tasks.stateful_bolt import StatefulBoltTask, positions_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.dead_letters import LetterKeeper, MemoryLetters
@@ -198,7 +208,8 @@ def build_holding_bolt(
     if not plan.has_epochs:
         kind: type[StatefulBoltTask] = StatefulBoltTask
     else:
-        kind = EpochSinkTask if isinstance(instance, TokenSink) else EpochBoltTask
+        sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
+        kind = next((task for base, task in sinks if isinstance(instance, base)), EpochBoltTask)
     stateful = kind(setup, emitter, inputs, positions_of(plan.topology, component, instance))
     for observer in plan.observers:
         if hasattr(observer, "watch_states"):

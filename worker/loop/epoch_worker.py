@@ -109,6 +109,7 @@ class EpochWorker(Worker):
                 continue
             self.remove(task)
             if isinstance(task, EpochBoltTask):
+                self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten
                 task.forget_states()
         self.epochs.forget_objects()
         self.links.forget_pairs()

@@ -14,12 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
-import msgspec
-
 from squall.transport.frames import Batch, EpochBarrier, EpochFrame
 from topology_api import SquallError, StateError
 from topology_api.tuples import Source
-from worker.epochs.after_commit import LETTERS, ROWS
 from worker.epochs.messages import (
     Barrier,
     BeginEpochEnd,
@@ -33,8 +30,8 @@ from worker.epochs.messages import (
     TaskActive,
     ToTask,
 )
-from worker.epochs.parking import ParkedLetter
 from worker.epochs.participant import (
+    AbortHandle,
     AckEmissions,
     FrameAdmission,
     LoadSnapshot,
@@ -48,34 +45,29 @@ from worker.epochs.participant import (
     TaskEffect,
     WriteSnapshot,
 )
-from worker.epochs.sinks import ReadToken, ShowAnswer, ShowLetters, WriteRows
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
+from worker.loop.epoch_outside import EpochOutside, OutsideHost
 from worker.loop.epoch_store import EpochFiles, StoreCalls
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
-from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask
-from worker.tasks.task import Task
+from worker.tasks.gathering import GatheringTask
+from worker.tasks.staged_sink import StagedSinkTask
 
 _log = logging.getLogger(__name__)
 
-#: Seconds until what could not be shown outside is shown again.
-SHOW_PAUSE: Final = 1.0
 #: The length of a lineage's name in tokens.
 LINEAGE_DIGITS: Final = 16
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
 
 
-class EpochHost(Protocol):
+class EpochHost(OutsideHost, Protocol):
     """What the epochs need of a worker."""
-
-    def execute(self, task: Task, job: Callable[[], Any]) -> None:
-        """Run user code of a task, in its thread."""
 
     def arrive(self, batch: Batch) -> None:
         """Count a batch of another worker in its window, and pass it to `Epochs.arrive`."""
@@ -85,9 +77,6 @@ class EpochHost(Protocol):
 
     def send_barrier(self, barrier: EpochBarrier) -> None:
         """Send a barrier to all workers that have tasks which read its source."""
-
-    def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
-        """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
 
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
@@ -116,7 +105,6 @@ class Epochs:
         self.readers: dict[int, list[int]] = {}
         #: The number of the last rewind whose first step was taken here.
         self.rewind = 0
-        self.lineage = ""
         #: How many tasks each component has in the last commit.
         self.counts: dict[str, int] = {}
         #: End marks that have not entered their inbox: (source, target) -> batch.
@@ -133,8 +121,7 @@ class Epochs:
             lambda: sum(activity_of(task) for task in self.tasks.values()),
             lambda ended: mail.to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended)),
         )
-        #: The tasks whose letters were shown by this process.
-        self.showed_letters: set[int] = set()
+        self.outside = EpochOutside(host, mail, now, lambda: self.participants, self.tasks, self.perform)
 
     @property
     def running(self) -> bool:
@@ -195,8 +182,7 @@ class Epochs:
 
     def collect(self, task: EpochTask) -> None:
         """Follow what a task's last run has left: answers of the outside, and the marker that it has reached."""
-        while isinstance(task, EpochSinkTask) and task.answers:
-            task.answers.pop(0)()
+        self.collect_answers(task)
         if not task.reached:
             return
         reached, task.reached = task.reached, []
@@ -210,9 +196,17 @@ class Epochs:
                 self.host.end(error)
                 return
             effects = participant.end_epoch(
-                each.marker, each.content, each.finished, each.rows, False, self.now()
+                each.marker, each.content, each.finished, each.rows, each.stages, self.now()
             )
             self.perform(task, effects)
+            if isinstance(task, StagedSinkTask) and each.stages:
+                stage = partial(self.outside.stage, task, participant.rewind, each.marker.epoch)
+                self.mail.later(stage, self.now())
+
+    def collect_answers(self, task: EpochTask) -> None:
+        """Follow the answers of the outside."""
+        while isinstance(task, GatheringTask) and task.answers:
+            task.answers.pop(0)()
 
     # Tuples.
 
@@ -291,13 +285,13 @@ class Epochs:
         task = self.tasks[self.by_name[name]]
         if message.rewind == self.rewind:
             self.follow(message)
-        self.go_on(task, self.participants[task.id].message(message))
+        self.outside.go_on(task, self.participants[task.id].message(message))
 
     def follow(self, message: ToTask) -> None:
         """Note what a message says about all tasks."""
         if isinstance(message, RestoreTask):
             self.counts = message.counts
-            self.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
+            self.outside.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
         elif isinstance(message, BeginEpochEnd):
             self.activity.epoch_ends()
             if message.last:
@@ -343,13 +337,10 @@ class Epochs:
             elif isinstance(effect, StopTask):
                 self.resumed.discard(task.id)
                 task.forget_unsent()
-            elif isinstance(effect, ReadToken | WriteRows):
-                assert isinstance(task, EpochSinkTask)
-                self.ask_outside(task, participant.rewind, effect)
-            elif isinstance(effect, ShowLetters):
-                self.show_letters(task, participant.rewind, effect)
+            elif isinstance(effect, AbortHandle):
+                self.outside.abort(task.id, effect)
             else:
-                raise AssertionError(f"{effect} of {participant.task} is not for this worker")
+                self.outside.show(task, participant.rewind, effect)
 
     def snapshot_written(self, task: int, rewind: int, _: None) -> None:
         """A snapshot is in the store."""
@@ -369,55 +360,6 @@ class Epochs:
             self.host.end(error)
             return
         self.perform(self.tasks[task], effects)
-
-    # The outside.
-
-    def ask_outside(self, task: EpochSinkTask, rewind: int, show: ReadToken | WriteRows) -> None:
-        """Let a task of a token sink call the outside."""
-        token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
-        if isinstance(show, ReadToken):
-            self.host.execute(
-                task, partial(task.read_token, token, partial(self.token_read, task, rewind, show.index))
-            )
-        else:
-            self.host.execute(task, partial(task.write_rows, show, token, partial(self.shown, task, rewind)))
-
-    def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
-        """The outside has said the number of a token, or not."""
-        participant = self.participants[task.id]
-        follow = partial(participant.token_read, rewind, index, number)
-        self.follow_later(task, follow, answered=number is not None)
-
-    def shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
-        """The outside has said whether it shows what it should, or not."""
-        follow = partial(self.participants[task.id].shown, rewind, answer)
-        self.follow_later(task, follow, answered=answer is not ShowAnswer.UNKNOWN)
-
-    def follow_later(self, task: EpochTask, follow: Callable[[], list[TaskEffect]], answered: bool) -> None:
-        """Go on after an answer; without one, after a pause."""
-        due = self.now() if answered else self.now() + SHOW_PAUSE
-        self.mail.later(lambda: self.go_on(task, follow()), due)
-
-    def go_on(self, task: EpochTask, effects: list[TaskEffect]) -> None:
-        """Do what follows from a message or an answer, and say to the task how much is left to be shown outside."""
-        after_commit = self.participants[task.id].after_commit
-        waiting = [outcome for outcome in after_commit.outcomes if outcome.epoch <= after_commit.committed]
-        if isinstance(task, EpochSinkTask):
-            rows = {outcome.epoch for outcome in waiting if outcome.kind == ROWS}
-            task.left_to_write(after_commit.committed, rows)
-        letters = [outcome.value for outcome in waiting if outcome.kind == LETTERS]
-        task.epochs.parking.unkept = sum(map(len, letters))
-        self.perform(task, effects)
-
-    def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
-        """Keep dead letters; try again later if they cannot be kept."""
-        letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
-        # The process before this one may have kept them, without being able to say so.
-        again = task.id not in self.showed_letters
-        kept = self.host.keep_letters(task, letters, self.lineage, again)
-        if kept:
-            self.showed_letters.add(task.id)
-        self.shown(task, rewind, ShowAnswer.DONE if kept else ShowAnswer.UNKNOWN)
 
 
 def activity_of(task: EpochTask) -> int:

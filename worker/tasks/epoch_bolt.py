@@ -89,6 +89,8 @@ class ReachedMarker:
     finished: bool
     #: The rows of a token sink.
     rows: bytes | None = None
+    #: Whether a staged sink has rows to stage.
+    stages: bool = False
 
 
 def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> list[tuple[str, str, list[Any]]]:
@@ -176,8 +178,14 @@ class EpochBoltTask(StatefulBoltTask):
         except Exception as error:
             self.cannot_keep(error)
             return True
-        self.reached.append(ReachedMarker(marker, content, self.ended and not self.parking.parked, rows))
+        finished = self.ended and not self.parking.parked
+        self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages))
         return True
+
+    @property
+    def stages(self) -> bool:
+        """Whether rows of the epoch that ends are to be staged."""
+        return False
 
     def packed_rows(self, epoch: int) -> bytes | None:
         """Return the rows of a token sink in the epoch that ends."""

@@ -1,0 +1,145 @@
+"""Calls of sinks in epochs: what is staged before a commit, shown after it, or aborted; and dead letters.
+
+A call runs in its task's thread. Without an answer it is made again after a pause.
+Must not know: how calls are run, what sinks do, the coordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from worker.epochs.after_commit import HANDLE, LETTERS, ROWS
+from worker.epochs.parking import ParkedLetter
+from worker.epochs.participant import AbortHandle, Participant, TaskEffect
+from worker.epochs.sinks import CommitHandle, ReadToken, Show, ShowAnswer, ShowLetters
+from worker.loop.epoch_mail import EpochMail
+from worker.loop.epoch_tasks import EpochTask
+from worker.tasks.epoch_sink import EpochSinkTask
+from worker.tasks.gathering import GatheringTask
+from worker.tasks.staged_sink import StagedSinkTask
+from worker.tasks.task import Task
+
+#: Seconds until a call that was not answered is made again.
+SHOW_PAUSE: Final = 1.0
+
+
+class OutsideHost(Protocol):
+    """What the calls need of a worker."""
+
+    def execute(self, task: Task, job: Callable[[], Any]) -> None:
+        """Run user code of a task, in its thread."""
+
+    def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
+        """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
+
+
+class EpochOutside:
+    """The calls of one worker's sinks."""
+
+    def __init__(
+        self,
+        host: OutsideHost,
+        mail: EpochMail,
+        now: Callable[[], float],
+        participants: Callable[[], dict[int, Participant]],
+        tasks: dict[int, EpochTask],
+        perform: Callable[[EpochTask, list[TaskEffect]], None],
+    ) -> None:
+        self.host, self.mail, self.now = host, mail, now
+        self.participants, self.tasks, self.perform = participants, tasks, perform
+        #: The lineage of the log, in short.
+        self.lineage = ""
+        #: The tasks whose letters were shown by this process.
+        self.showed_letters: set[int] = set()
+
+    # After a commit.
+
+    def show(self, task: EpochTask, rewind: int, show: Show) -> None:
+        """Make a call that shows an outcome."""
+        shown = partial(self.shown, task, rewind)
+        if isinstance(show, ShowLetters):
+            self.show_letters(task, rewind, show)
+        elif isinstance(show, CommitHandle):
+            assert isinstance(task, StagedSinkTask)
+            self.host.execute(task, partial(task.commit_handle, show, self.lineage, shown))
+        else:
+            assert isinstance(task, EpochSinkTask)
+            token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
+            if isinstance(show, ReadToken):
+                read = partial(self.token_read, task, rewind, show.index)
+                self.host.execute(task, partial(task.read_token, token, read))
+            else:
+                self.host.execute(task, partial(task.write_rows, show, token, shown))
+
+    def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
+        """The outside has said the number of a token, or not."""
+        participant = self.participants()[task.id]
+        follow = partial(participant.token_read, rewind, index, number)
+        self.follow_later(task, follow, answered=number is not None)
+
+    def shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
+        """The outside has said whether it shows what it should, or not."""
+        follow = partial(self.participants()[task.id].shown, rewind, answer)
+        self.follow_later(task, follow, answered=answer is not ShowAnswer.UNKNOWN)
+
+    def follow_later(self, task: EpochTask, follow: Callable[[], list[TaskEffect]], answered: bool) -> None:
+        """Go on after an answer; without one, after a pause."""
+        self.mail.later(lambda: self.go_on(task, follow()), self.due(answered))
+
+    def due(self, answered: bool) -> float:
+        """Return when to go on."""
+        return self.now() if answered else self.now() + SHOW_PAUSE
+
+    def go_on(self, task: EpochTask, effects: list[TaskEffect]) -> None:
+        """Do what follows from a message or an answer, and say to the task how much is left to be shown outside."""
+        after_commit = self.participants()[task.id].after_commit
+        waiting = [outcome for outcome in after_commit.outcomes if outcome.epoch <= after_commit.committed]
+        if isinstance(task, GatheringTask):
+            rows = {outcome.epoch for outcome in waiting if outcome.kind in (ROWS, HANDLE)}
+            task.left_to_show(after_commit.committed, rows)
+        letters = [outcome.value for outcome in waiting if outcome.kind == LETTERS]
+        task.epochs.parking.unkept = sum(map(len, letters))
+        self.perform(task, effects)
+
+    def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
+        """Keep dead letters; try again later if they cannot be kept."""
+        letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
+        # The process before this one may have kept them, without being able to say so.
+        again = task.id not in self.showed_letters
+        kept = self.host.keep_letters(task, letters, self.lineage, again)
+        if kept:
+            self.showed_letters.add(task.id)
+        self.shown(task, rewind, ShowAnswer.DONE if kept else ShowAnswer.UNKNOWN)
+
+    # Before a commit.
+
+    def stage(self, task: StagedSinkTask, rewind: int, epoch: int) -> None:
+        """Let a task stage the rows of the epoch that ends, unless a rewind came meanwhile."""
+        if self.tasks.get(task.id) is task and self.participants()[task.id].is_current(rewind):
+            done = partial(self.staged, task, rewind, epoch)
+            self.host.execute(task, partial(task.stage, epoch, self.lineage, done))
+
+    def staged(self, task: StagedSinkTask, rewind: int, epoch: int, staged: bool, handle: Any) -> None:
+        """The rows of an epoch are staged, or not."""
+        if staged:
+            self.perform(task, self.participants()[task.id].prepared(rewind, epoch, handle))
+        elif not task.crash_on_error:
+            self.mail.later(partial(self.stage, task, rewind, epoch), self.due(answered=False))
+
+    def abort(self, task: int, effect: AbortHandle) -> None:
+        """Let the present object of a task remove what was staged for a void epoch."""
+        present = self.tasks.get(task)
+        if isinstance(present, StagedSinkTask):
+            done = partial(self.aborted, task, effect)
+            self.host.execute(
+                present, partial(present.abort_handle, effect.epoch, effect.handle, self.lineage, done)
+            )
+
+    def aborted(self, task: int, effect: AbortHandle, aborted: bool) -> None:
+        """What was staged is gone, or not."""
+        if not aborted:
+            self.mail.later(partial(self.abort, task, effect), self.due(answered=False))

@@ -1,0 +1,78 @@
+"""A task of a StagedSink in a topology with epochs: it stages rows at the end of an epoch, and commits them after its commit.
+
+Must not know: links, coordinators, where rows are staged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from topology_api import StagedSink, StateError
+from worker.epochs.sinks import CommitHandle, ShowAnswer, kept_handle
+from worker.errors.reports import failure_text
+from worker.tasks.gathering import GatheringTask
+
+
+class StagedSinkTask(GatheringTask):
+    """One task of a staged sink."""
+
+    instance: StagedSink
+    #: The rows of the epoch that ends, until they are staged.
+    unstaged: list[Any] = []
+
+    def packed_rows(self, epoch: int) -> bytes | None:
+        self.unstaged = self.taken_rows(epoch)
+        return None
+
+    @property
+    def stages(self) -> bool:
+        return bool(self.unstaged)
+
+    # The outside. A call that raises is reported, and counts as not answered.
+
+    def stage(self, epoch: int, lineage: str, done: Callable[[bool, Any], None]) -> None:
+        """Stage the rows of the epoch that ends. The worker calls `done` with whether that was possible, and the handle."""
+        staged, handle = False, None
+        self.instance.lineage = lineage
+        try:
+            handle = self.instance.stage(epoch, list(self.unstaged))
+            staged = True
+        except BaseException as error:
+            self.report("stage", error, f"the rows of epoch {epoch}")
+        if staged:
+            self.unstaged = []
+            try:
+                handle = kept_handle(handle)
+            except Exception as error:
+                staged = False
+                self.cannot_keep(
+                    StateError(
+                        f"{self.emitter.where()}: the handle that stage() returned for epoch {epoch} is no msgpack value: "
+                        f"{failure_text(error)}. Return numbers, text, bytes, None, or lists and dicts of these"
+                    )
+                )
+        self.answers.append(partial(done, staged, handle))
+
+    def commit_handle(self, show: CommitHandle, lineage: str, done: Callable[[ShowAnswer], None]) -> None:
+        """Make visible what was staged. The worker calls `done` with what the outside says."""
+        answer = ShowAnswer.UNKNOWN
+        self.instance.lineage = lineage
+        try:
+            self.instance.commit(show.epoch, show.handle)
+            answer = ShowAnswer.DONE
+        except BaseException as error:
+            self.report("commit", error, f"what was staged for epoch {show.epoch}")
+        self.answers.append(partial(done, answer))
+
+    def abort_handle(self, epoch: int, handle: Any, lineage: str, done: Callable[[bool], None]) -> None:
+        """Remove what was staged for a void epoch. The worker calls `done` with whether that was possible."""
+        aborted = False
+        self.instance.lineage = lineage
+        try:
+            self.instance.abort(epoch, handle)
+            aborted = True
+        except BaseException as error:
+            self.report("abort", error, f"what was staged for epoch {epoch}")
+        self.answers.append(partial(done, aborted))
