@@ -318,7 +318,7 @@ class VirtualContainer:
                 worker.set_active(False)
         elif orders.asked == "drain":
             worker.drain()
-            if self.awaited:
+            if self.awaited or (worker.plan.has_epochs and not worker.started):
                 worker.start()
         else:
             self.kill()

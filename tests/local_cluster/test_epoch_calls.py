@@ -15,6 +15,7 @@ from local_cluster import LocalCluster
 from squall.transport.frames import Batch
 from tests.local_cluster.words_with_state import (
     Count,
+    Finite,
     Forward,
     Pass,
     Words,
@@ -463,3 +464,15 @@ class OtherStream(Words):
 
     def next_tuple(self) -> float | None:
         return 0.1
+
+
+def test_the_last_tuples_of_a_source_that_all_fail_are_given_up(tmp_path: Path) -> None:
+    """`topology.on.outage: wait`: they wait for each other, and nothing else is left to work for."""
+    conf = {**conf_at(tmp_path), "topology.on.outage": "wait"}
+    spout = Finite(100)
+    spout.replay = Replay(max_attempts=3, first_delay=0.01, max_delay=0.1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(spout, Pass(poison=frozenset({90, 98, 99})), Count()), conf)
+        cluster.advance(30)
+        assert cluster.last_status("words").state == "COMPLETED"
+        assert sorted(letter.values[1] for letter in cluster.dead_letters("words")) == [90, 98, 99]

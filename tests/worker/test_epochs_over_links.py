@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from squall.values import Incarnation
-from tests.local_cluster.words_with_state import Count, Forward, Pass, Words, expected
+from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
-from topology_api import Bolt, Context, Spout, TopologyBuilder
+from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
 from worker.loop.epoch_worker import EpochWorker
 from worker.state import contents
 from worker.state.keys import canonical
@@ -239,3 +239,94 @@ class Fed(Words):
         if self.context.index == 1:
             self.count = len(FED)
         return super().next_tuple() or 0.01
+
+
+@pytest.mark.parametrize("phase", ["ENDING", "ENDED"])
+def test_a_worker_that_dies_when_all_is_done_ends_again(tmp_path: Path, phase: str) -> None:
+    net = net_of(tmp_path, InMemory(), spout=Finite(100, 200))
+    net.start()
+    leader: Any = net.nodes["a"].worker
+    assert net.run(30, lambda: leader.lead is not None and leader.lead.coordinator.phase.name == phase)
+    net.kill("b")
+    net.run(0.2)
+    net.restart("b")
+    assert net.run(30, net.settled)
+    assert problems_of(net) == []
+
+
+class Odd:
+    """Cannot be pickled."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("odd")
+
+
+class Spoiled:
+    """Cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return spoil, ()
+
+
+def spoil() -> None:
+    raise RuntimeError("spoiled")
+
+
+class Sends(Pass):
+    outputs = Fields("word", "number", "extra")
+
+    def __init__(self, extra: type) -> None:
+        super().__init__()
+        self.extra = extra
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((tup["word"], tup["number"], self.extra() if tup["number"] == 77 else None))
+
+
+@pytest.mark.parametrize("extra", [Odd, Spoiled])
+def test_a_value_that_cannot_travel_ends_its_worker_instead_of_being_missed(
+    tmp_path: Path, extra: type
+) -> None:
+    net = net_of(tmp_path, InMemory(), between=Sends(extra))
+    net.start()
+    net.run(5)
+    [problem, *_] = problems_of(net)
+    assert "a tuple cannot travel to another worker, and state would miss it" in problem
+
+
+def test_after_a_rewind_an_inactive_topology_is_still_inactive(tmp_path: Path) -> None:
+    net = net_of(tmp_path, InMemory(), total=2000)
+    net.start()
+    net.run(2)
+    for node in net.nodes.values():
+        node.worker.set_active(False)
+    net.run(3)
+    before = counts_of(net)
+    net.kill("b")
+    net.restart("b")
+    net.run(3)
+    assert counts_of(net) == before
+    for node in net.nodes.values():
+        node.worker.set_active(True)
+    run(net, 30, 2000)
+
+
+def test_each_task_is_opened_once_for_a_new_assignment(tmp_path: Path) -> None:
+    OPENED.clear()
+    net = net_of(tmp_path, InMemory(), between=Opens())
+    net.start()
+    net.run(1)
+    assert len(OPENED) == 2
+    reassign(net, {"a": HOSTS["a"], "b": [*HOSTS["b"], *HOSTS["c"]]}, Random(0))
+    net.run(2)
+    assert len(OPENED) == 4
+    run(net, 20, 300)
+
+
+OPENED: list[int] = []
+
+
+class Opens(Pass):
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        OPENED.append(context.task)

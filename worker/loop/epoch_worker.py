@@ -14,8 +14,8 @@ from random import Random
 from typing import Any, Final
 
 from squall.dead_letters.letter import DeadLetter, shown_values
-from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame
-from topology_api import Failure, SquallError
+from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame, Unsent
+from topology_api import Failure, SquallError, StateError
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -61,6 +61,10 @@ class EpochWorker(Worker):
         self.lead: EpochLead | None = None
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
+        #: Whether spouts may emit.
+        self.active = True
+        #: Whether no task has begun with a commit.
+        self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
 
@@ -69,6 +73,8 @@ class EpochWorker(Worker):
     def prepare_task(self, task: Task) -> None:
         """Give a new task its part in epochs."""
         assert isinstance(task, EpochBoltTask | EpochSpoutTask)
+        if isinstance(task, EpochSpoutTask):
+            task.active = self.active
         known = self.epochs.participants.get(task.id)
         self.epochs.join(task, join_epochs(task, self.environment, known))
 
@@ -97,12 +103,15 @@ class EpochWorker(Worker):
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
         self.lead = None
-        self.close_tasks()
+        names = self.plan.names
+        kept = [spout for spout in self.lasting_spouts() if plan.names.get(spout.id) == names[spout.id]]
+        self.close_tasks([spout for spout in kept if spout.id in plan.tasks_here])
+        self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
         super().replan(plan)
 
-    def close_tasks(self, kept: Collection[Task] = ()) -> None:
+    def close_tasks(self, kept: Collection[EpochSpoutTask] = ()) -> None:
         """Close all tasks but some, for others that take their places. What they did since the last commit is void."""
         for task in list(self.tasks.values()):
             if task in kept:
@@ -110,9 +119,13 @@ class EpochWorker(Worker):
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten
-                task.forget_states()
+            assert isinstance(task, EpochBoltTask | EpochSpoutTask)
+            task.forget_contents()
         self.epochs.forget_objects()
         self.links.forget_pairs()
+        for spout in kept:
+            spout.begin_again()
+            self.epochs.join(spout, self.epochs.participants[spout.id])
         self.environment.lives += 1
         if self.threads.left_behind:
             hanging = ", ".join(f"{task.spec.id}[{task.id}]" for task in self.threads.left_behind)
@@ -123,19 +136,18 @@ class EpochWorker(Worker):
             )
             self.unopened = True  # the process is started again
 
-    def renew(self, message: RestoreTask) -> None:
-        """Make new objects for all tasks, for a rewind.
+    def lasting_spouts(self) -> list[EpochSpoutTask]:
+        """Return the spouts that go on in a rewind: those that cannot rewind. A new object might emit the same again.
 
-        A spout that cannot rewind goes on: it might begin again with what it has emitted. If it runs in its own thread, it may
-        be in a call that began before the rewind, so a new one takes its place.
+        One that runs in its own thread may be in a call that began before the rewind, so a new object takes its place.
         """
+        spouts = [spout for spout in self.spouts if isinstance(spout, EpochSpoutTask) and spout.opened]
+        return [spout for spout in spouts if not spout.rewindable and (self.inline or not spout.threaded)]
+
+    def renew(self, message: RestoreTask) -> None:
+        """Make new objects for all other tasks, for a rewind."""
         self.epochs.void(message.epoch)
-        spouts = [spout for spout in self.spouts if isinstance(spout, EpochSpoutTask)]
-        kept = [spout for spout in spouts if not spout.rewindable and (self.inline or not spout.threaded)]
-        self.close_tasks(kept)
-        for spout in kept:
-            spout.begin_again()
-            self.epochs.join(spout, self.epochs.participants[spout.id])
+        self.close_tasks(self.lasting_spouts())
         self.open_tasks([row for row in self.plan.own_tasks if row[0] not in self.tasks])
 
     def stop(self) -> None:
@@ -148,16 +160,20 @@ class EpochWorker(Worker):
 
     @property
     def ended(self) -> bool:
-        return self.epochs.over and super().ended
+        return self.epochs.over and self.opened  # the log ends when all tasks have ended
 
     @property
     def drained(self) -> bool:
         return super().drained and (self.epochs.halted or self.epochs.rewind == 0)
 
     def set_active(self, active: bool) -> None:
+        self.active = active
         if self.lead is not None and self.lead.coordinator.change_wanted:
             self.lead.call_off()
         super().set_active(active)
+        for spout in self.spouts:
+            if not spout.opened:
+                spout.active = active
 
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
@@ -228,9 +244,9 @@ class EpochWorker(Worker):
                 if message.assignment > max(self.plan.version, self.plan.incarnation.version):
                     break  # it is of an assignment that this worker does not follow yet
                 if message.rewind > self.epochs.rewind:
-                    begun = self.epochs.rewind
                     self.epochs.begin_rewind(message)
-                    if begun:
+                    fresh, self.fresh = self.fresh, False
+                    if not fresh:
                         self.renew(message)
                         continue
             busy = True
@@ -260,6 +276,16 @@ class EpochWorker(Worker):
         if control.rewind != self.epochs.rewind:
             control.grants = {}
         super().process_control(control, now)
+
+    def take_unsent(self, lost: Unsent, now: float) -> None:
+        super().take_unsent(lost, now)
+        where = f"{lost.component}[{lost.task}]"
+        self.end(
+            StateError(
+                f"{where}: a tuple cannot travel to another worker, and state would miss it: {lost.error}. With "
+                "topology.state.path all values must be such that pickle can carry them"
+            )
+        )
 
     def send_controls(self) -> None:
         for worker in self.links.grants:

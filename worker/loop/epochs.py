@@ -283,6 +283,8 @@ class Epochs:
         if name not in self.by_name:
             return  # of an assignment that is not followed any more
         task = self.tasks[self.by_name[name]]
+        if isinstance(message, EpochsOver) and not self.rewind:
+            self.rewind = message.rewind  # this process was started when the log had already ended
         if message.rewind == self.rewind:
             self.follow(message)
         self.outside.go_on(task, self.participants[task.id].message(message))

@@ -190,8 +190,9 @@ class Daemon:
         if not worker.started:
             if self.asked == "run":
                 self.start_if_ready()
-            elif self.asked == "drain" and exchange.awaited_here:
-                worker.start()  # its tasks are opened, and its spouts emit nothing: trees of other workers end here
+            elif self.asked == "drain" and (exchange.awaited_here or worker.plan.has_epochs):
+                # Its tasks are opened, and its spouts emit nothing: trees of other workers end here, and the last epoch.
+                worker.start()
         busy = exchange.receive()
         busy |= worker.step()
         busy |= exchange.advance()

@@ -217,11 +217,11 @@ class EpochBoltTask(StatefulBoltTask):
         """Forget what was emitted before the task became what a commit says: in `prepare`."""
         drop_outboxes(self.emitter)
 
-    def forget_states(self) -> None:
+    def forget_contents(self) -> None:
         """Free the memory of a task that was closed, and whose place another one takes: its counters are still read."""
         self.states.clear()
         self.table.handles.clear()
-        vars(self.instance).clear()
+        getattr(self.instance, "__dict__", {}).clear()
         self.timers = KeyTimers(self.table)
         self.retried.clear()
 
@@ -325,7 +325,8 @@ class EpochBoltTask(StatefulBoltTask):
         is left to work for."""
         if parked.tries and self.acked > parked.successes:
             return True
-        return self.inputs.outside_ended and not self.inbox and not self.parking.parked
+        stuck = all(each.tries and each.successes == self.acked for each in self.parking.parked)
+        return self.inputs.outside_ended and not self.inbox and stuck
 
     def parked_due(self) -> bool:
         """Return whether a parked tuple may be tried now."""
