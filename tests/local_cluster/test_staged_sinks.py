@@ -203,6 +203,7 @@ def test_a_staged_sink_may_also_run_in_the_loop(tmp_path: Path) -> None:
     assert shown_rows(tmp_path / "rows") == expected_rows(list(range(100)))
 
 
+@pytest.mark.soak  # tests/squall_io/test_file_sink.py kills workers of a StagedSink, too
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_rows_are_shown_once_when_workers_are_killed_again_and_again(tmp_path: Path, workers: int) -> None:
