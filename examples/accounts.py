@@ -47,31 +47,42 @@ class Book(StatefulBolt):
         self.emit((tup["account"], tup["transfer"], tup["amount"], self.balance.value))
 
 
-def make_inputs(transfers, database):
-    """Write a file of transfers, and make the table of entries, if they are not there."""
-    if not transfers.exists():
-        draw = random.Random(1)
-        people = ["ada", "bela", "chen", "dora", "emil"]
-        lines = [
-            f"t{number} {' '.join(draw.sample(people, 2))} {draw.randint(1, 500)}" for number in range(2000)
-        ]
-        transfers.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with sqlite3.connect(database) as connection:
-        connection.execute(
-            "create table if not exists entry (account text, transfer text, amount integer, balance integer)"
-        )
-    connection.close()
+class Transfers(FileSpout):
+    """Makes the file if it is not there. Do it in `open`: a topology is also built to be looked at."""
+
+    def open(self, context):
+        if not Path(self.path).exists():
+            draw = random.Random(1)
+            people = ["ada", "bela", "chen", "dora", "emil"]
+            lines = [f"t{at} {' '.join(draw.sample(people, 2))} {draw.randint(1, 500)}" for at in range(2000)]
+            Path(self.path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        super().open(context)
+
+
+class Entries(SqlSink):
+    """Makes the table if it is not there."""
+
+    def __init__(self, database):
+        super().__init__(f"sqlite:///{database}", "entry", ["account", "transfer", "amount", "balance"])
+        self.database = database
+
+    def prepare(self, context):
+        connection = sqlite3.connect(self.database)
+        with connection:
+            connection.execute(
+                "create table if not exists entry (account text, transfer text, amount integer, balance integer)"
+            )
+        connection.close()
+        super().prepare(context)
 
 
 def topology(transfers="transfers.txt", database="accounts.sqlite", state="state"):
     transfers, database, state = (Path(path).resolve() for path in (transfers, database, state))
-    make_inputs(transfers, database)
     builder = TopologyBuilder(
         "accounts", conf={"topology.state.path": f"file://{state}", "topology.require": "exactly-once"}
     )
-    builder.set_spout("transfers", FileSpout(transfers, follow=False))
+    builder.set_spout("transfers", Transfers(transfers, follow=False))
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("transfers")
     builder.set_bolt("book", Book(), parallelism=2).fields_grouping("split", "account")
-    sink = SqlSink(f"sqlite:///{database}", "entry", ["account", "transfer", "amount", "balance"])
-    builder.set_bolt("entries", sink).fields_grouping("book", "account")
+    builder.set_bolt("entries", Entries(database)).fields_grouping("book", "account")
     return builder.build()

@@ -24,7 +24,11 @@ pytestmark = pytest.mark.slow
 
 def entries(path: Path) -> list[tuple[str, str, int, int]]:
     """The rows of the table, in the order in which they were written."""
+    if not path.exists():
+        return []
     with sqlite3.connect(path) as connection:
+        if not connection.execute("select 1 from sqlite_master where name = 'entry'").fetchall():
+            return []
         rows = connection.execute(
             "select account, transfer, amount, balance from entry order by rowid"
         ).fetchall()

@@ -39,8 +39,6 @@ from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
-#: The most parked tuples of a task; at the limit it takes no input.
-MOST_PARKED: Final = 1000
 #: The length of the id of a bolt's letter.
 ID_DIGITS: Final = 24
 
