@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Final
 
 from squall.dead_letters.letter import DeadLetter, shown_values
-from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame, Unsent
+from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
@@ -54,7 +54,9 @@ class EpochWorker(Worker):
         self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
         self.calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
-        self.links.epochs = self.epochs = Epochs(self, self.mail, self.files, self.calls, self.now)
+        self.links.epochs = self.epochs = Epochs(
+            self, self.links, self.mail, self.files, self.calls, self.now
+        )
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
         self.peers = EpochPeers.of(self.peers, self)
@@ -316,18 +318,6 @@ class EpochWorker(Worker):
         return min((time for time in times if time is not None), default=None)
 
     # What `Epochs` and `EpochLead` need of their worker.
-
-    def arrive(self, batch: Batch) -> None:
-        """See `EpochHost`."""
-        self.links.arrive(batch)
-
-    def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
-        """See `EpochHost`."""
-        self.links.enter_inbox(task, batch)
-
-    def send_barrier(self, barrier: EpochBarrier) -> None:
-        """See `EpochHost`."""
-        self.links.send_barrier(barrier, self.plan.end_targets(self.plan.component_of[barrier.source]))
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """See `EpochHost`."""

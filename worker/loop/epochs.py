@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -66,8 +66,8 @@ LINEAGE_DIGITS: Final = 16
 NO_SOURCE: Final = Source("", 0, "", ())
 
 
-class EpochHost(OutsideHost, Protocol):
-    """What the epochs need of a worker."""
+class TaskLinks(Protocol):
+    """What the epochs need of the links of a worker: see `worker.loop.epoch_links`."""
 
     def arrive(self, batch: Batch) -> None:
         """Count a batch of another worker in its window, and pass it to `Epochs.arrive`."""
@@ -75,8 +75,12 @@ class EpochHost(OutsideHost, Protocol):
     def enter_inbox(self, task: EpochBoltTask, batch: Batch) -> None:
         """Put a batch into the inbox of a bolt task."""
 
-    def send_barrier(self, barrier: EpochBarrier) -> None:
-        """Send a barrier to all workers that have tasks which read its source."""
+    def send_barrier(self, barrier: EpochBarrier, targets: Iterable[int]) -> None:
+        """Send a barrier to the other workers of its source's readers."""
+
+
+class EpochHost(OutsideHost, Protocol):
+    """What the epochs need of a worker."""
 
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
@@ -88,12 +92,13 @@ class Epochs:
     def __init__(
         self,
         host: EpochHost,
+        links: TaskLinks,
         mail: EpochMail,
         files: EpochFiles,
         calls: StoreCalls,
         now: Callable[[], float],
     ) -> None:
-        self.host, self.mail = host, mail
+        self.host, self.links, self.mail = host, links, mail
         self.files, self.calls, self.now = files, calls, now
         #: By task id. A task's participant lives as long as the process; the task does not.
         self.participants: dict[int, Participant] = {}
@@ -237,7 +242,7 @@ class Epochs:
     def accept(self, target: int, item: Batch | EpochBarrier) -> None:
         """Take a frame that was admitted for one of its targets."""
         if isinstance(item, Batch):
-            self.host.arrive(item)
+            self.links.arrive(item)
             return
         barrier = Barrier(item.epoch, item.last)
         source = self.names[item.source]
@@ -260,12 +265,12 @@ class Epochs:
                 if isinstance(task, EpochSpoutTask):
                     task.markers.append(item)
                 else:
-                    self.host.enter_inbox(task, MarkerBatch(item, NO_SOURCE, task.id))
+                    self.links.enter_inbox(task, MarkerBatch(item, NO_SOURCE, task.id))
                 continue
             source, what = item
             assert isinstance(task, EpochBoltTask)
             batch = self.end_marks.pop((source, task.id)) if isinstance(what, EndMark) else what.rows[0]
-            self.host.enter_inbox(task, batch)
+            self.links.enter_inbox(task, batch)
 
     def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
         """Send a barrier to the tasks that read this one, unless its end marks are there."""
@@ -274,7 +279,7 @@ class Epochs:
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
             self.accept(target, sent)
-        self.host.send_barrier(sent)
+        self.links.send_barrier(sent, self.plan.end_targets(task.spec.id))
 
     # Messages and effects.
 
