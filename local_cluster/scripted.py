@@ -134,9 +134,8 @@ def with_sources(topology: Topology, sources: Mapping[str, Any]) -> Topology:
     if problems:
         raise InvalidTopology(problems, topology.name)
     packed = {name: pack(FixedSource(found), f"sources[{name!r}]", Spout) for name, found in entries.items()}
-    conf = {
-        key: value for key, value in topology.conf.items() if key != REQUIRE
-    }  # fixed values cannot rewind
+    # Fixed values cannot rewind.
+    conf = {key: value for key, value in topology.conf.items() if key != REQUIRE}
     return replace(topology, conf=conf, pickles={**topology.pickles, **packed})
 
 

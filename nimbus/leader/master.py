@@ -63,6 +63,7 @@ from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.reports.events import Event
 from squall.values import Incarnation
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
 from topology_api.topology import Topology
@@ -246,8 +247,7 @@ class Nimbus:
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
-        found = get_description(self.registry.store, record.id)["components"] if parallelism else ()
-        spouts = [each["id"] for each in found if each["kind"] == "spout"]
+        spouts = self._spouts_of(record) if parallelism and record.conf.get(STATE_PATH) is not None else ()
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism, spouts)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
@@ -261,6 +261,10 @@ class Nimbus:
             parallelism=rebalancing.changes_of(record, parallelism),
             set_options=rebalanced(record.set_options, workers, parallelism),
         )
+
+    def _spouts_of(self, record: TopologyRecord) -> list[str]:
+        components = get_description(self.registry.store, record.id)["components"]
+        return [each["id"] for each in components if each["kind"] == "spout"]
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
         """Place no more tasks on a supervisor, and move the tasks that run there. If `on` is False, allow new tasks there

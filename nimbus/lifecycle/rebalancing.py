@@ -23,7 +23,7 @@ def problems_of_rebalance(
     record: TopologyRecord, workers: object, parallelism: object, spouts: Collection[str]
 ) -> list[str]:
     """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `spouts`: the
-    components that are spouts."""
+    components that are spouts, if the topology has a state path."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")

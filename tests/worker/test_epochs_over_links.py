@@ -100,6 +100,7 @@ def test_a_process_to_which_nothing_was_sent_begins_with_the_last_commit(tmp_pat
     net.kill("b")
     net.restart("b")
     run(net, 20, 300)
+    assert counts_of(net) == wanted(300)
 
 
 def test_no_two_lives_of_a_spout_have_the_same_trees(tmp_path: Path) -> None:
