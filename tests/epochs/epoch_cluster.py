@@ -40,7 +40,7 @@ from worker.epochs.participant import (
 )
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import CommitHandle, ReadToken, ShowAnswer, ShowLetters, WriteRows
-from worker.epochs.snapshot_files import BadSnapshot, SweepFiles, decode_snapshot, removable
+from worker.epochs.snapshot_files import BadSnapshot, SnapshotData, SweepFiles, read_chain, removable
 
 
 class Worker(Process):
@@ -330,12 +330,18 @@ class Cluster:
             rewind = effect.rewind
             outside.call(
                 worker,
-                lambda: outside.files.__setitem__(effect.file.name, effect.data),
-                lambda failed: self.answer(task, participant.snapshot_written(rewind, not failed)),
-                True,
+                lambda: self.keep(effect.data),
+                lambda file: self.answer(task, participant.snapshot_written(rewind, file)),
+                None,
             )
         else:
             self.show(task, effect)
+
+    def keep(self, data: SnapshotData) -> SnapshotFile:
+        """Write a file."""
+        file = data.file()
+        self.outside.files[file.name] = bytes(data.data)
+        return file
 
     def answer(self, task: SimulatedTask, effects: list[TaskEffect]) -> None:
         """The answer to a call of a task."""
@@ -347,7 +353,7 @@ class Cluster:
 
         def read() -> Any:
             try:
-                return [decode_snapshot(file, self.data_of(file)) for file in effect.files.values()]
+                return [read_chain(file, self.data_of) for file in effect.files.values()]
             except BadSnapshot as error:
                 self.log(str(error))
                 return None
@@ -358,9 +364,9 @@ class Cluster:
 
         self.outside.call(task.worker, read, done, None, lasting=False)
 
-    def data_of(self, file: SnapshotFile) -> bytes:
+    def data_of(self, name: str) -> bytes:
         """The content of a file."""
-        return self.outside.files.get(file.name, b"")
+        return self.outside.files.get(name, b"")
 
     def show(self, task: SimulatedTask, effect: TaskEffect) -> None:
         """A call that makes something visible."""

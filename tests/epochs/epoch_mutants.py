@@ -23,6 +23,7 @@ from worker.epochs.log import LogView, LogWriter
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
 from worker.epochs.sinks import Showing
+from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SweepFiles
 
 #: Class, name of a method, and what makes the mutant's method of it.
@@ -46,6 +47,9 @@ MUTANTS: Final[dict[str, Patch]] = {
     "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
     "an epoch number is used again": (LogView, "begin_rewind", of_log.number_again),
     "what may still be committed is swept": (SweepFiles, "may_remove", of_log.sweep_more),
+    "what a kept snapshot builds upon is swept": (Coordinator, "sweep", of_log.keep_no_chains),
+    "a snapshot is written before it is encoded": (Participant, "write_if_whole", of_tasks.half_encoded),
+    "changes are on top of void ones": (SnapshotChain, "restore", of_tasks.chain_goes_on),
     "the newest commit is swept": (Coordinator, "sweep", of_log.keep_less),
     "frames from before a rewind are executed": (Participant, "admit", of_tasks.admit_all),
     "a deposed coordinator is followed": (Participant, "message", of_tasks.older_restore),

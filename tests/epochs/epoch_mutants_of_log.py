@@ -178,12 +178,17 @@ def sweep_more(old: Any) -> Any:
     return lambda self, name: name not in self.kept
 
 
+def keep_no_chains(old: Any) -> Any:
+    """Kept are the files that commits name, not those on which these build."""
+    return lambda self: replace(old(self), since={})
+
+
 def keep_less(old: Any) -> Any:
     """Files of the newest commit are not kept."""
 
     def method(self: Coordinator) -> SweepFiles:
         found: SweepFiles = old(self)
         newest = {file.name for file in files_of(self).values()}
-        return replace(found, kept=found.kept - newest)
+        return replace(found, kept=found.kept - newest, since={})
 
     return method

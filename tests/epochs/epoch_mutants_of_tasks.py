@@ -59,6 +59,22 @@ def older_restore(old: Any) -> Any:
     return method
 
 
+def half_encoded(old: Any) -> Any:
+    """A snapshot is written although some parts are missing."""
+
+    def method(self: Participant) -> Any:
+        if self.ending is not None:
+            self.ending.data.whole = True
+        return old(self)
+
+    return method
+
+
+def chain_goes_on(old: Any) -> Any:
+    """The next changes are on top of the last snapshot that was written, also after a rewind has made it void."""
+    return lambda self, snapshot, submission: None if self.links else old(self, snapshot, submission)
+
+
 def late_answers(old: Any) -> Any:
     """The answer to a snapshot that was written before a rewind counts after it."""
     return lambda self, rewind, stored: old(self, self.rewind, stored)

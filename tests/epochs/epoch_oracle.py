@@ -15,7 +15,7 @@ from typing import Any
 from tests.epochs.epoch_cluster import Cluster
 from tests.epochs.epoch_stores import Broken
 from worker.epochs.records import CommitRecord, LogRecord
-from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, decode_snapshot
+from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, read_chain
 
 Id = tuple[str, str, int]
 
@@ -55,7 +55,9 @@ class Oracle:
         snapshots = {}
         for task, file in record.files.items():
             try:
-                snapshots[task] = decode_snapshot(file, self.cluster.outside.files.get(file.name, b""))
+                snapshots[task] = snapshot = read_chain(file, self.cluster.data_of)
+                for part in snapshot.parts:
+                    snapshot.state["keys"].update(part["keys"])
             except BadSnapshot as error:
                 raise Broken(f"the commit of epoch {record.epoch} counts {file.name}: {error}") from error
         self.commits[record.epoch] = record

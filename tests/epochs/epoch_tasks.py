@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_topologies import Part
 from topology_api import Replay
@@ -21,7 +23,7 @@ from worker.epochs.parking import Parked, Parking
 from worker.epochs.participant import Participant, TaskEffect
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import heir_of
-from worker.epochs.snapshot_files import TaskSnapshot
+from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
@@ -78,6 +80,8 @@ class SimulatedTask:
         self.end_called = False
         self.open_rows: list[Row] = []
         self.stopped = False
+        #: The keys that have changed since the last marker.
+        self.touched: set[int] = set()
 
     # Snapshots.
 
@@ -106,7 +110,7 @@ class SimulatedTask:
     def content(self) -> TaskSnapshot:
         """What this task's part of a snapshot is."""
         state = {
-            "keys": self.state,
+            "keys": {},
             "timers": [(due - self.line.now, row) for due, row in self.timers],
             "emitted": self.emitted,
             "end_called": self.end_called,
@@ -129,7 +133,8 @@ class SimulatedTask:
             self.cluster.links.accept_waiting(self)
             return
         state = snapshot.state
-        self.state = {int(key): [tuple(row) for row in rows] for key, rows in state["keys"].items()}
+        for part in snapshot.parts:
+            self.state.update({key: [tuple(row) for row in rows] for key, rows in part["keys"].items()})
         self.timers = [(self.line.now + left, tuple(row)) for left, row in state["timers"]]
         self.emitted = list(state["emitted"])
         self.end_called = state["end_called"]
@@ -244,6 +249,7 @@ class SimulatedTask:
             return False
         if kind == "count":
             rows = self.state.setdefault(row[3], [])
+            self.touched.add(row[3])
             rows.append((row[0], row[1], row[2]))
             if row[0] == "e" and row[2] % 3 == 0:
                 self.timers.append((self.line.now + 0.01 + 0.03 * self.line.draw(), row))
@@ -393,12 +399,32 @@ class SimulatedTask:
         self.cluster.run_effects(self, self.participant.into_inbox(self.participant.alignment.end_closing()))
         self.wake()
 
+    def take_parts(self) -> list[bytes]:
+        """Take the keys that have changed, or all of them, as they are now."""
+        chain = self.participant.chain
+        whole = not chain.links or self.line.draw() < 0.2
+        chain.begin(whole)
+        taken = self.state.keys() if whole else self.touched
+        self.touched = set()
+        return [msgspec.msgpack.encode({"keys": {key: self.state[key]}}) for key in sorted(taken)]
+
+    def encode(self, data: SnapshotData, parts: list[bytes]) -> None:
+        """Encode one part; others follow."""
+        data.add(parts.pop())
+        if parts:
+            self.line.soon(0.003, self.worker, self.encode, data, parts)
+        elif not self.closed:
+            data.whole = True
+            self.cluster.run_effects(self, self.participant.encoded())
+
     def end_epoch(self, marker: SnapshotMarker) -> None:
         """Snapshot at a marker."""
         self.stopped = self.stopped or marker.last
         rows, self.open_rows = self.open_rows, []
         staged = self.part.kind == "staged" and bool(rows)
         participant = self.participant
+        parts, data = self.take_parts(), SnapshotData()
+        data.whole, data.cells = not parts, len(parts)
         effects: list[TaskEffect] = participant.end_epoch(
             marker,
             self.content(),
@@ -406,7 +432,10 @@ class SimulatedTask:
             rows if self.part.kind == "token" else None,
             staged,
             self.line.now,
+            data,
         )
+        if parts:
+            self.line.soon(0.003, self.worker, self.encode, data, parts)
         if staged:
             self.cluster.prepare(self, participant.rewind, marker.epoch, rows)
         self.cluster.run_effects(self, effects)

@@ -61,7 +61,7 @@ from worker.epochs.records import (
     RewindRecord,
     SnapshotFile,
 )
-from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.snapshot_files import SweepFiles, sweep_of
 
 
 class EpochPhase(Enum):
@@ -381,8 +381,7 @@ class Coordinator:
     def sweep(self) -> SweepFiles:
         """Return what may be removed from the store."""
         view = self.view
-        kept = frozenset(file.name for commit in view.commits for file in commit.files.values())
-        return SweepFiles(kept, view.rewind, view.epoch)
+        return sweep_of(view.commits, view.rewind, view.epoch)
 
     # The end.
 

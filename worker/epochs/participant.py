@@ -17,7 +17,7 @@ Must not know: links, stores, user code, clocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -43,7 +43,8 @@ from worker.epochs.messages import (
 from worker.epochs.parking import Parking
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import Show, ShowAnswer, Showing
-from worker.epochs.snapshot_files import TaskSnapshot, encode_snapshot
+from worker.epochs.snapshot_chain import SnapshotChain
+from worker.epochs.snapshot_files import SnapshotData, SnapshotLink, TaskSnapshot
 
 
 class TaskPhase(Enum):
@@ -106,12 +107,11 @@ class SendBarrier:
 
 @dataclass(frozen=True, slots=True)
 class WriteSnapshot:
-    """Write a file, and call `snapshot_written`."""
+    """Write a file, and call `snapshot_written` with its name and digest."""
 
     rewind: int
     epoch: int
-    file: SnapshotFile
-    data: bytes
+    data: SnapshotData
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,9 @@ class Ending:
     finished: bool
     #: Whether the sink's handle, if there is one, is in the snapshot.
     prepared: bool
+    #: The file, whose parts are perhaps still being encoded.
+    data: SnapshotData
     written: bool = False
-    file: SnapshotFile = field(default_factory=lambda: SnapshotFile("", ""))
 
 
 #: Makes one snapshot of those that a task inherits.
@@ -187,6 +188,9 @@ class Participant:
         self.parking = parking
         self.emissions = emissions
         self.choose_files = choose_files
+        self.chain = SnapshotChain()
+        #: The submission in which this process runs.
+        self.submission = ""
         self.after_commit = AfterCommit()
         self.showing = Showing(self.after_commit)
         self.phase = TaskPhase.IDLE
@@ -262,6 +266,7 @@ class Participant:
         self.showing.restore()
         if snapshot is not None and (self.new or self.emissions.rewindable):
             self.emissions.restore(snapshot.again)
+        self.chain.restore(snapshot, self.submission)
         self.new = False
         self.applied = self.epoch
         self.phase = TaskPhase.SHOWING
@@ -304,9 +309,10 @@ class Participant:
         rows: Any,
         prepares: bool,
         now: float,
+        data: SnapshotData | None = None,
     ) -> list[TaskEffect]:
         """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
-        staged sink is preparing its handle, see `prepared`."""
+        staged sink is preparing its handle, see `prepared`. `data`: has the parts; if some are missing, see `encoded`."""
         epoch = marker.epoch
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
@@ -318,7 +324,9 @@ class Participant:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
         if rows:
             self.after_commit.add(EpochOutcome(epoch, self.index, ROWS, rows))
-        self.ending = Ending(content, finished, not prepares)
+        content.chain, content.cells = list(self.chain.links), self.chain.cells
+        content.submission = self.submission
+        self.ending = Ending(content, finished, not prepares, data or SnapshotData())
         return [SendBarrier(Barrier(epoch, marker.last)), *self.write_if_whole()]
 
     def prepared(self, rewind: int, epoch: int, handle: Any) -> list[TaskEffect]:
@@ -330,29 +338,35 @@ class Participant:
         self.ending.prepared = True
         return self.write_if_whole()
 
+    def encoded(self) -> list[TaskEffect]:
+        """All parts of the snapshot are there, unless a rewind came meanwhile."""
+        return self.write_if_whole()
+
     def write_if_whole(self) -> list[TaskEffect]:
         """Write the snapshot once everything that belongs to it is there."""
         ending = self.ending
         if ending is None or ending.written or not ending.prepared or not self.alignment.whole:
             return []
+        if not ending.data.whole:
+            return []
         ending.written = True
         snapshot = ending.snapshot
         snapshot.recorded = [(source, list(item.rows)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
-        ending.file, data = encode_snapshot(snapshot)
-        return [WriteSnapshot(self.rewind, snapshot.epoch, ending.file, data)]
+        ending.data.finish(snapshot)
+        return [WriteSnapshot(self.rewind, snapshot.epoch, ending.data)]
 
-    def snapshot_written(self, rewind: int, stored: bool) -> list[TaskEffect]:
-        """The file is in the store; or it could not be written, and the epoch cannot be committed."""
+    def snapshot_written(self, rewind: int, file: SnapshotFile | None) -> list[TaskEffect]:
+        """The file is in the store; None: it could not be written, and the epoch cannot be committed."""
         ending = self.ending
         if not self.is_current(rewind) or ending is None:
             return []
-        if not stored:
+        if file is None:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot write its snapshot"))]
         self.ending = None
-        return [
-            self.to_coordinator(SnapshotWritten(rewind, ending.snapshot.epoch, ending.file, ending.finished))
-        ]
+        data = ending.data
+        self.chain.written(SnapshotLink(file.name, file.digest, len(data.data)), data.cells)
+        return [self.to_coordinator(SnapshotWritten(rewind, ending.snapshot.epoch, file, ending.finished))]
 
     # Commits, and what they make visible.
 

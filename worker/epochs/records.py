@@ -29,6 +29,8 @@ class SnapshotFile(Struct, frozen=True):
 
     name: str
     digest: str
+    #: The epoch of the oldest file of the same task that this one builds upon; 0: it is whole.
+    since: int = 0
 
 
 class LeadRecord(Struct, frozen=True, tag="lead"):

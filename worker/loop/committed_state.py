@@ -15,11 +15,16 @@ from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
 from worker.epochs.records import CommitRecord, EndRecord, SnapshotFile, decode_record
-from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, decode_snapshot
+from worker.epochs.snapshot_files import BadSnapshot, SnapshotLink, TaskSnapshot, decode_snapshot, read_chain
 from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
+from worker.state.saved_rows import whole_state
 
 #: How often the log is read.
 TRIES: Final = 5
+
+
+class MissingSnapshot(BadSnapshot):
+    """A file that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,8 @@ class EpochContent:
     folder: str
     #: Task -> its file and the file's bytes, None if it is not there; in the order of components and indexes.
     files: dict[str, tuple[SnapshotFile, bytes | None]]
+    #: The files on which those build, by name.
+    earlier: dict[str, bytes | None] = field(default_factory=dict)
     #: What cannot be read; known when all snapshots were asked for.
     damaged: list[str] = field(default_factory=list)
 
@@ -54,17 +61,31 @@ class EpochContent:
         return f"epoch {self.epoch.record.epoch} of {self.folder.rpartition('/')[2]}"
 
     def snapshots(self) -> Iterator[tuple[str, int, TaskSnapshot | None]]:
-        """Yield each task with the bytes of its snapshot, and the snapshot; None if it is damaged."""
-        for task, (file, data) in self.files.items():
+        """Yield each task with the bytes of its snapshot, and the snapshot; None if it is damaged. Its `state` has all that its
+        parts say.
+        """
+        for task, (file, _) in self.files.items():
+            sizes: list[int] = []
+
+            def read(name: str, task: str = task, sizes: list[int] = sizes) -> bytes:
+                own, data = self.files[task]
+                if name != own.name:
+                    data = self.earlier.get(name)
+                if data is None:
+                    raise MissingSnapshot(f"{name} of task {task} is missing")
+                sizes.append(len(data))
+                return data
+
             snapshot = None
-            if data is None:
-                self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{file.name} of task {task} is missing")
-            else:
-                try:
-                    snapshot = decode_snapshot(file, data)
-                except BadSnapshot as error:
-                    self.damaged.append(f"{self.folder}/{SNAPSHOTS}: {error}")
-            yield task, len(data or b""), snapshot
+            try:
+                snapshot = read_chain(file, read)
+                if "states" in (snapshot.state or {}):
+                    snapshot.state = whole_state(snapshot.state, snapshot.parts)
+            except MissingSnapshot as error:
+                self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{error}")
+            except BadSnapshot as error:
+                self.damaged.append(f"{self.folder}/{SNAPSHOTS}: {error}")
+            yield task, sum(sizes), snapshot
 
 
 class CommittedState:
@@ -80,6 +101,7 @@ class CommittedState:
         files = self.store.files
         log = sorted((each for each in files.list(LOG) if each.name.isdecimal()), key=lambda each: each.name)
         there = {each.name for each in files.list(SNAPSHOTS)}
+        oldest = {place for place in map(place_of_file, there) if place is not None}
         ends: dict[int, str] = {}
         found: list[KeptEpoch] = []
         for status in reversed(log):
@@ -90,7 +112,7 @@ class CommittedState:
             if isinstance(record, EndRecord):
                 ends.setdefault(record.epoch, record.reason)
             elif isinstance(record, CommitRecord):
-                whole = {file.name for file in record.files.values()} <= there
+                whole = is_whole(record, there, oldest)
                 if found and not whole:
                     break
                 found.append(KeptEpoch(record, status.modified, ends.get(record.epoch), whole))
@@ -107,7 +129,9 @@ class CommittedState:
             if content is not None and content.epoch.record == epoch.record:
                 break  # nothing is swept here: the file is gone
             content = EpochContent(epoch, kept, str(self.store.folder), self.files_of(epoch, component))
-            if all(data is not None for _, data in content.files.values()):
+            self.read_earlier(content)
+            every = [*(data for _, data in content.files.values()), *content.earlier.values()]
+            if all(data is not None for data in every):
                 break
         assert content is not None
         return content
@@ -138,12 +162,40 @@ class CommittedState:
             if component in (None, component_of(task))
         }
 
-    def bytes_of(self, file: SnapshotFile) -> bytes | None:
+    def read_earlier(self, content: EpochContent) -> None:
+        """Read the files on which those of an epoch build."""
+        for file, data in content.files.values():
+            if file.since and data is not None:
+                try:
+                    earlier = decode_snapshot(file, data).chain
+                except BadSnapshot:
+                    continue  # it is said when the snapshots are opened
+                for link in earlier:
+                    content.earlier[link.name] = self.bytes_of(link)
+
+    def bytes_of(self, file: SnapshotFile | SnapshotLink) -> bytes | None:
         """Return the bytes of a file; None if it is not there."""
         try:
             return self.store.files.read(f"{SNAPSHOTS}/{file.name}")
         except AbsentFile:
             return None
+
+
+def is_whole(record: CommitRecord, names: set[str], oldest: set[tuple[int, str]]) -> bool:
+    """Return whether all that a commit needs is there. `oldest`: epoch and task of each file. No file of a chain is removed
+    before the oldest and the newest.
+    """
+    return all(
+        file.name in names and (not file.since or (file.since, task.replace("/", ".")) in oldest)
+        for task, file in record.files.items()
+    )
+
+
+def place_of_file(name: str) -> tuple[int, str] | None:
+    """Return epoch and "component.index" in the name of a snapshot's file; None if it is another one."""
+    epoch, _, rest = name.partition("-")
+    parts = rest.split("-", 2)
+    return (int(epoch), parts[2]) if epoch.isdecimal() and len(parts) == 3 else None
 
 
 def component_of(task: str) -> str:

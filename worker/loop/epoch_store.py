@@ -27,7 +27,7 @@ from squall.stores.opening import open_store
 from topology_api import SquallError
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import LogRecord, SnapshotFile, decode_record, encode_record
-from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, decode_snapshot, removable
+from worker.epochs.snapshot_files import SnapshotData, SweepFiles, TaskSnapshot, read_chain, removable
 
 _log = logging.getLogger(__name__)
 
@@ -74,9 +74,15 @@ class EpochFiles:
                 found.append(decode_record(int(name), self.files.read(f"{LOG}/{name}")))
         return found
 
-    def write_snapshot(self, file: SnapshotFile, data: bytes) -> None:
+    def write_snapshot(self, file: SnapshotFile, data: bytes | bytearray) -> None:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
         self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
+
+    def keep_snapshot(self, data: SnapshotData) -> SnapshotFile:
+        """Write a snapshot that was put together; return its name and digest."""
+        file = data.file()
+        self.write_snapshot(file, data.data)
+        return file
 
     def restore_point(self, files: Mapping[str, SnapshotFile], rewind: int) -> list[TaskSnapshot]:
         """Read the snapshots of a commit for a rewind, whose record stands in the log. Raises BadSnapshot, FilesError;
@@ -91,8 +97,12 @@ class EpochFiles:
         return self.read_snapshots(files)
 
     def read_snapshots(self, files: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
-        """Read the snapshots of a commit. Raises BadSnapshot, FilesError."""
-        return [decode_snapshot(file, self.files.read(f"{SNAPSHOTS}/{file.name}")) for file in files.values()]
+        """Read the snapshots of a commit, with the files that they build upon. Raises BadSnapshot, FilesError."""
+        return [read_chain(file, self.read_snapshot) for file in files.values()]
+
+    def read_snapshot(self, name: str) -> bytes:
+        """Return the content of a file. Raises FilesError."""
+        return self.files.read(f"{SNAPSHOTS}/{name}")
 
     def sweep(self, sweep: SweepFiles) -> None:
         """Remove what no commit needs."""

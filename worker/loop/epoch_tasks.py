@@ -35,6 +35,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
     sources = plan.end_sources(task.spec.id) if isinstance(task, EpochBoltTask) else []
     participant = known or new_participant(task, plan)
     participant.emissions.forget_ids()  # the new object has emitted none of them
+    participant.submission = plan.topology_id
     participant.alignment = Alignment([plan.names[source] for source in sources])
     participant.choose_files = partial(files_for, participant.task, count=len(plan.tasks_of[task.spec.id]))
     task.join_epochs(
@@ -48,6 +49,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             emissions=participant.emissions,
             give_up_secs=None if give_up is None else float(give_up),
             most_uncommitted=int(conf["topology.epoch.uncommitted"]),
+            chain=participant.chain,
         )
     )
     if isinstance(task, EpochBoltTask):

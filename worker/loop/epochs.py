@@ -45,6 +45,7 @@ from worker.epochs.participant import (
     TaskEffect,
     WriteSnapshot,
 )
+from worker.epochs.records import SnapshotFile
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
@@ -119,6 +120,8 @@ class Epochs:
         self.resumed: set[int] = set()
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
+        #: The tasks whose snapshot is being encoded.
+        self.encoding: dict[int, EpochBoltTask] = {}
         self.over = self.halted = False
         #: The last epoch of the assignment; 0: none is known.
         self.last_epoch = 0
@@ -147,6 +150,7 @@ class Epochs:
         self.by_name.clear()
         self.resumed.clear()
         self.marked.clear()
+        self.encoding.clear()
         self.end_marks.clear()
 
     def assign(self, plan: WorkerPlan) -> None:
@@ -172,9 +176,10 @@ class Epochs:
 
     def step(self, now: float) -> bool:
         """Do what is due; return whether anything was done."""
-        if self.marked and self.running:
-            return self.take_markers()
-        return False
+        if not self.running:
+            return False
+        took = self.take_markers() if self.marked else False
+        return self.encode_slices() or took if self.encoding else took
 
     def take_markers(self) -> bool:
         """Let tasks that cannot run reach their markers: spouts, and bolts whose outboxes are full."""
@@ -185,11 +190,29 @@ class Epochs:
                 self.host.execute(task, task.take_marker)
         return took
 
+    def encode_slices(self) -> bool:
+        """Let each task whose snapshot is being encoded do a little of that; return whether any did. A threaded task does it
+        between its calls, too.
+        """
+        worked = False
+        for task in list(self.encoding.values()):
+            if not task.jobs and not task.yielded:
+                worked = True
+                self.host.execute(task, task.encode_slice)
+        return worked
+
     def collect(self, task: EpochTask) -> None:
-        """Follow what a task's last run has left: answers of the outside, and the marker that it has reached."""
+        """Follow what a task's last run has left: answers of the outside, the marker that it has reached, its snapshot."""
         self.collect_answers(task)
-        if not task.reached:
-            return
+        if task.reached:
+            self.collect_reached(task)
+        encoding = self.encoding.get(task.id)
+        if encoding is not None and encoding.data.whole:
+            del self.encoding[task.id]
+            self.perform(task, self.participants[task.id].encoded())
+
+    def collect_reached(self, task: EpochTask) -> None:
+        """Follow the marker that a task has reached."""
         reached, task.reached = task.reached, []
         self.marked.pop(task.id, None)
         participant = self.participants[task.id]
@@ -200,8 +223,11 @@ class Epochs:
             except StateError as error:
                 self.host.end(error)
                 return
+            if each.data is not None and not each.data.whole:
+                assert isinstance(task, EpochBoltTask)
+                self.encoding[task.id] = task
             effects = participant.end_epoch(
-                each.marker, each.content, each.finished, each.rows, each.stages, self.now()
+                each.marker, each.content, each.finished, each.rows, each.stages, self.now(), each.data
             )
             self.perform(task, effects)
             if isinstance(task, StagedSinkTask) and each.stages:
@@ -324,7 +350,7 @@ class Epochs:
                 self.send_barrier(task, effect.barrier)
             elif isinstance(effect, WriteSnapshot):
                 done = partial(self.snapshot_written, task.id, effect.rewind)
-                self.calls.call(partial(self.files.write_snapshot, effect.file, effect.data), done)
+                self.calls.call(partial(self.files.keep_snapshot, effect.data), done)
             elif isinstance(effect, SendToCoordinator):
                 self.mail.to_coordinator(participant.task, effect.message)
             elif isinstance(effect, AckEmissions):
@@ -349,10 +375,10 @@ class Epochs:
             else:
                 self.outside.show(task, participant.rewind, effect)
 
-    def snapshot_written(self, task: int, rewind: int, _: None) -> None:
+    def snapshot_written(self, task: int, rewind: int, file: SnapshotFile) -> None:
         """A snapshot is in the store."""
         if task in self.tasks:
-            self.perform(self.tasks[task], self.participants[task].snapshot_written(rewind, True))
+            self.perform(self.tasks[task], self.participants[task].snapshot_written(rewind, file))
 
     def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
         """The snapshots that a task begins with are there."""

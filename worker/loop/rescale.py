@@ -22,6 +22,7 @@ from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
 from worker.routing.key_hash import key_hash
+from worker.state.saving import Part
 
 #: What helps where a commit cannot be divided.
 AS_BEFORE = "start it with the numbers of tasks that it had until a later commit, then rebalance it"
@@ -98,6 +99,7 @@ class Rescale:
             "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
             "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
         }
+        made.parts = share.parts([each.parts for each in snapshots])
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
         keys = self.input_keys(component) if keyed else {}
@@ -200,6 +202,35 @@ class KeyShare:
         """Return the states of this task, from those of all tasks, by name."""
         names = dict.fromkeys(name for each in saved for name in each)
         return {name: self.state([each[name] for each in saved if name in each]) for name in names}
+
+    def parts(self, parts: list[list[Part]]) -> list[Part]:
+        """Return the parts of this task, from those of all tasks."""
+        found = []
+        for number, own in enumerate(parts):
+            for part in own:
+                if part["kind"] != "BroadcastState":
+                    found.append(self.part(part))
+                elif number == 0:  # all tasks got the same tuples
+                    found.append(part)
+        return found
+
+    def part(self, part: Part) -> Part:
+        """Return what belongs to this task."""
+        is_map = part["kind"] == "MapState"
+        keys = pickle.loads(part["keys"]) if part["keys"] else []
+        own = [at for at, key in enumerate(keys) if self.owns(key)]
+        gone = [
+            each
+            for each in (pickle.loads(part["gone"]) if part["gone"] else ())
+            if self.owns(each[0] if is_map else each)
+        ]
+        return {
+            **part,
+            "keys": dumps_by_value([keys[at] for at in own], 5) if own else b"",
+            "values": [part["values"][at] for at in own],
+            "times": [part["times"][at] for at in own] if part["times"] else [],
+            "gone": dumps_by_value(gone, 5) if gone else b"",
+        }
 
     def state(self, saved: list[dict[str, Any]]) -> dict[str, Any]:
         """Return one state of this task, from those of all tasks."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from topology_api.state import ListState, MapState, State, states_of
 from worker.state.codecs import Codec
 from worker.state.lists import ListHandle
-from worker.state.maps import MapHandle
-from worker.state.table import StateHandle, StateTable
+from worker.state.maps import MapHandle, MarkingMapHandle
+from worker.state.table import MarkingTable, StateHandle, StateTable
 from worker.state.values import ValueHandle
 
 
@@ -19,7 +19,8 @@ def handle(table: StateTable, name: str, state: State) -> StateHandle:
     """Return the handle of one declaration."""
     codecs = [Codec(kind, state.pickled) for kind in state.types]
     if isinstance(state, MapState):
-        return MapHandle(table, name, codecs[0], codecs[1], state.ttl)
+        kind = MarkingMapHandle if isinstance(table, MarkingTable) else MapHandle
+        return kind(table, name, codecs[0], codecs[1], state.ttl)
     if isinstance(state, ListState):
         return ListHandle(table, name, codecs[0], state.ttl)
     return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

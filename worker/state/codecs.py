@@ -61,6 +61,14 @@ class Codec:
                 self.cannot(value, state, error)
         return data
 
+    def check_readable(self, data: bytes, state: Any) -> None:
+        """Raise StateError if the bytes of a value cannot be read again."""
+        if self.decoder is not None:
+            try:
+                self.decoder.decode(data)
+            except Exception as error:
+                self.cannot(msgspec.msgpack.decode(data), state, error)
+
     def decode(self, data: bytes) -> Any:
         """Return the value of bytes."""
         return pickle.loads(data) if self.decoder is None else self.decoder.decode(data)

@@ -207,7 +207,20 @@ class ListHandle(StateHandle):
         """Drop up to `most` lists whose last element is over."""
         if self.expiry is not None:
             for key in self.expiry.over(now, most):
+                self.mark(key)
                 self.drop(key)
+
+    # Snapshots.
+
+    def mark_at_hand(self) -> None:
+        self.mark(self.table.key)
+
+    def kept(self, cell: Any) -> Any:
+        elements = self.cells.get(cell)
+        if not elements:
+            return NONE
+        values = list(elements) if self.plain else [self.codec.encode(each, self) for each in elements]
+        return values, None if self.expiry is None else list(self.times.get(cell, ()))
 
     # Undoing.
 
@@ -222,7 +235,7 @@ class ListHandle(StateHandle):
         self.old = None
         if self.expiry is not None:
             self.old_written = self.expiry.written_at(table.key)
-        table.changed.append(self)
+        table.note(self)
 
     def keep_all(self) -> None:
         """Keep all elements as they were before the running call, once in a call."""

@@ -19,3 +19,8 @@ cdef class MapHandle(StateHandle):
     cpdef keep_old(self, item)
     cpdef remove(self, item)
     cpdef undo(self)
+
+
+cdef class MarkingMapHandle(MapHandle):
+    cpdef keep_old(self, item)
+    cpdef kept(self, cell)

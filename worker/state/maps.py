@@ -213,7 +213,7 @@ class MapHandle(StateHandle):
             self.turn = self.table.turn
             self.log.clear()
             self.logged.clear()
-            self.table.changed.append(self)
+            self.table.note(self)
 
     def keep_old(self, item: Any) -> None:
         """Keep what undoes the change of an item, once in a call."""
@@ -251,6 +251,36 @@ class MapHandle(StateHandle):
                 self.expiry.restore((key, item), written)
         self.logged.clear()
         self.turn = 0
+
+
+class MarkingMapHandle(MapHandle):
+    """The handle of a task whose snapshots hold what has changed: it marks items, not whole maps."""
+
+    def keep_old(self, item: Any) -> None:
+        self.begin_log()
+        if item not in self.logged:
+            self.mark((self.table.key, item))
+            MapHandle.keep_old(self, item)
+
+    def clear(self) -> None:
+        key = self.table.key
+        for item in self.cells.get(key, ()):
+            self.mark((key, item))
+        MapHandle.clear(self)
+
+    def sweep(self, now: float, most: int) -> None:
+        if self.expiry is not None:
+            for cell in self.expiry.over(now, most):
+                self.mark(cell)
+            MapHandle.sweep(self, now, most)
+
+    def kept(self, cell: Any) -> Any:
+        key, item = cell
+        found = self.cells.get(key, {}).get(item, NONE)
+        if found is NONE:
+            return NONE
+        value = found if self.plain else self.codec.encode(found, self)
+        return value, None if self.expiry is None else self.expiry.written_at(cell)
 
 
 MutableMapping.register(MapHandle)

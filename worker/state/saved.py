@@ -8,7 +8,8 @@ Must not know: tasks, files.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from topology_api import StateError
@@ -17,6 +18,7 @@ from topology_api.wording import listed
 from worker.state.keys import canonical, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
+from worker.state.saving import TIMERS, Part, kind_of
 from worker.state.table import StateHandle
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
@@ -37,28 +39,64 @@ def load_states(states: Mapping[str, StateHandle], saved: Mapping[str, Saved], f
     kind, and for values that do not fit its type.
     """
     for name, each in saved.items():
-        handle = states.get(name)
-        if handle is None:
-            if not each["values"]:
-                continue
-            raise StateError(
-                f"the snapshot has values of a state {name!r}, which the bolt does not declare (it declares: "
-                f"{listed(states)}): declare it, or start with another topology.state.path"
-            )
-        if each["kind"] != _kind(handle):
-            raise StateError(
-                f"{handle.table.where}: {handle.what()} is a {_kind(handle)} now, and was saved as a {each['kind']}: "
-                "give one of them another name, or start with another topology.state.path"
-            )
-        try:
-            _load(handle, each, from_wall)
-        except StateError:
-            raise
-        except Exception as error:
-            raise StateError(
-                f"{handle.table.where}: the saved values of {handle.what()} do not fit its type: {error}: declare the type "
-                "that they were saved with (new fields need defaults), or start with another topology.state.path"
-            ) from error
+        load_state(states, name, each, from_wall)
+    settle(states)
+
+
+def load_parts(
+    states: Mapping[str, StateHandle], timers: KeyTimers, parts: Iterable[Part], from_wall: Clock
+) -> None:
+    """Add to states and timers what parts say, in the order in which they were saved. Raises StateError."""
+    for part in parts:
+        shift = part.get("shift", 0.0)
+        clock = partial(shifted, from_wall, shift) if shift else from_wall
+        if part["kind"] == TIMERS:
+            load_part_of_timers(timers, part, clock)
+        else:
+            load_state(states, part["state"], part, clock)
+    settle(states)
+    for handle in (*states.values(), timers):
+        if handle.touched:
+            handle.touched.clear()  # timers were marked as they were set
+
+
+def shifted(from_wall: Clock, shift: float, time: float) -> float:
+    """Return a time that was saved before somebody moved the wall clock by `shift` seconds."""
+    return from_wall(time + shift)
+
+
+def settle(states: Mapping[str, StateHandle]) -> None:
+    """States are filled."""
+    for handle in states.values():
+        expiry = handle.expiry  # type: ignore[attr-defined]
+        if expiry is not None:  # it expects the oldest first
+            expiry.written = dict(sorted(expiry.written.items(), key=lambda pair: pair[1]))
+
+
+def load_state(states: Mapping[str, StateHandle], name: str, each: Saved, from_wall: Clock) -> None:
+    """Add what was saved of one state."""
+    handle = states.get(name)
+    if handle is None:
+        if not each["values"]:
+            return
+        raise StateError(
+            f"the snapshot has values of a state {name!r}, which the bolt does not declare (it declares: "
+            f"{listed(states)}): declare it, or start with another topology.state.path"
+        )
+    if each["kind"] != kind_of(handle):
+        raise StateError(
+            f"{handle.table.where}: {handle.what()} is a {kind_of(handle)} now, and was saved as a {each['kind']}: "
+            "give one of them another name, or start with another topology.state.path"
+        )
+    try:
+        _load(handle, each, from_wall)
+    except StateError:
+        raise
+    except Exception as error:
+        raise StateError(
+            f"{handle.table.where}: the saved values of {handle.what()} do not fit its type: {error}: declare the type "
+            "that they were saved with (new fields need defaults), or start with another topology.state.path"
+        ) from error
 
 
 def save_timers(timers: KeyTimers, to_wall: Clock) -> bytes:
@@ -75,12 +113,6 @@ def load_timers(timers: KeyTimers, saved: bytes, from_wall: Clock) -> None:
     """Set the timers that `save_timers` has returned."""
     for key, name, time in pickle.loads(saved) if saved else ():
         timers.put(canonical(key), name, from_wall(time))
-
-
-def _kind(handle: StateHandle) -> str:
-    if isinstance(handle, ValueHandle):
-        return "ValueState" if handle.keyed else "BroadcastState"
-    return "MapState" if isinstance(handle, MapHandle) else "ListState"
 
 
 def _save(handle: StateHandle, to_wall: Clock) -> Saved:
@@ -110,13 +142,18 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
     table.end()
     keys = dumps_by_value([original(key) for key in cells], 5) if cells else b""
     ttl = None if expiry is None else expiry.ttl  # for people who read the snapshot
-    return {"kind": _kind(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
+    return {"kind": kind_of(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
+    if saved.get("gone"):
+        _forget(handle, pickle.loads(saved["gone"]))
     keys = [canonical(key) for key in pickle.loads(saved["keys"])] if saved["keys"] else []
     decode, expiry = handle.codec.decode, handle.expiry  # type: ignore[attr-defined]
     now = handle.table.now()
+    if isinstance(handle, ValueHandle) and expiry is None:
+        handle.cells.update(zip(keys, map(decode, saved["values"])))
+        return
     written: dict[Any, float] = {}
     for at, (key, value) in enumerate(zip(keys, saved["values"])):
         # Without a time, as of a state that had no `ttl` before: it counts as written now.
@@ -126,7 +163,7 @@ def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
             written[key] = now if time is None else from_wall(time)
         elif isinstance(handle, MapHandle):
             items = [(handle.keys_codec.decode(item), decode(part)) for item, part in value]
-            handle.cells[key] = dict(items)
+            handle.cells.setdefault(key, {}).update(items)
             for place, (item, _) in enumerate(items):
                 written[key, item] = now if time is None else from_wall(time[place])
         else:
@@ -136,5 +173,35 @@ def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
                 handle.times[key] = [now] * len(value) if time is None else [from_wall(each) for each in time]
                 written[key] = handle.times[key][-1]
     if expiry is not None:
-        # The oldest come first, as `Expiry` expects.
-        expiry.written = dict(sorted(written.items(), key=lambda pair: pair[1]))
+        expiry.written.update(written)
+
+
+def _forget(handle: StateHandle, gone: list[Any]) -> None:
+    """Drop cells that had gone when a part was saved."""
+    for each in gone:
+        if isinstance(handle, MapHandle):
+            key, item = canonical(each[0]), handle.keys_codec.decode(each[1])
+            items = handle.cells.get(key, {})
+            items.pop(item, None)
+            if not items:
+                handle.cells.pop(key, None)
+            cell: Any = (key, item)
+        else:
+            cell = canonical(each)
+            handle.cells.pop(cell, None)  # type: ignore[attr-defined]
+            if isinstance(handle, ListHandle):
+                handle.times.pop(cell, None)
+        if handle.expiry is not None:  # type: ignore[attr-defined]
+            handle.expiry.forget(cell)  # type: ignore[attr-defined]
+
+
+def load_part_of_timers(timers: KeyTimers, part: Part, from_wall: Clock) -> None:
+    """Add the timers of some keys, or take them away."""
+    for key in pickle.loads(part["gone"]) if part["gone"] else ():
+        timers.drop_all(canonical(key))
+    keys = pickle.loads(part["keys"]) if part["keys"] else ()
+    for key, names, times in zip(keys, part["values"], part["times"]):
+        plain = canonical(key)
+        timers.drop_all(plain)
+        for name, time in zip(names, times):
+            timers.put(plain, name, from_wall(time))

@@ -6,13 +6,15 @@ Must not know: tasks, files, how rows are printed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from worker.state.keys import canonical
+from worker.state.merging import merged
 from worker.state.readable import form_of_items, json_form, unpickled, unreadable_value, value_of
 from worker.state.saved import Saved
+from worker.state.saving import Part
 
 #: The kinds of rows besides "ValueState", "ListState" and "MapState". The key of a broadcast state is None.
 BROADCAST: Final = "BroadcastState"
@@ -41,6 +43,11 @@ class SavedCounts:
 
     keys: int
     timers: int
+
+
+def whole_state(state: Mapping[str, Any], parts: Iterable[Part]) -> dict[str, Any]:
+    """Return the state in a snapshot with all that its parts say: what the other functions get."""
+    return merged(state, parts, readable_keys)
 
 
 def rows_of(saved: Mapping[str, Any], wanted: Callable[[Any], bool] | None = None) -> Iterator[SavedRow]:
@@ -81,14 +88,23 @@ def counts_of(saved: Mapping[str, Any]) -> SavedCounts:
 
 def keys_of_saved(each: Saved) -> list[Any]:
     """Return the keys of one state, in the order of its values."""
+    if isinstance(each["keys"], list):
+        return each["keys"]
+    return readable_keys(each["keys"], len(each["values"]))
+
+
+def readable_keys(packed: bytes, count: int) -> list[Any]:
+    """Return a pickled list of keys; one that cannot be opened is `count` objects that say why."""
     try:
-        return list(unpickled(each["keys"])) if each["keys"] else []
+        return list(unpickled(packed)) if packed else []
     except Exception as error:
-        return [unreadable_value(error) for _ in each["values"]]
+        return [unreadable_value(error) for _ in range(count)]
 
 
 def timers_of(saved: Mapping[str, Any]) -> list[tuple[Any, str, float | None]]:
     """Return (key, name, time) of each timer."""
+    if isinstance(saved.get("timers"), list):
+        return list(saved["timers"])
     try:
         return list(unpickled(saved["timers"])) if saved.get("timers") else []
     except Exception as error:

@@ -1,6 +1,9 @@
 # The C types of table.py.
 
 
+cdef class StateHandle
+
+
 cdef class StateTable:
     cdef public object where
     cdef public object now
@@ -12,13 +15,24 @@ cdef class StateTable:
     cdef public dict handles
 
     cpdef begin(self, key)
+    cpdef note(self, StateHandle handle)
     cpdef undo(self)
     cpdef commit(self)
     cpdef end(self)
 
 
+cdef class MarkingTable(StateTable):
+    cpdef note(self, StateHandle handle)
+
+
 cdef class StateHandle:
     cdef public StateTable table
     cdef public object name
+    cdef public set touched
+    cdef public object waiting
+    cdef public dict frozen
 
+    cpdef mark(self, cell)
+    cpdef mark_at_hand(self)
+    cpdef kept(self, cell)
     cpdef undo(self)

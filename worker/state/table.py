@@ -55,6 +55,10 @@ class StateTable:
         self.turn += 1
         self.key = key
 
+    def note(self, handle: StateHandle) -> None:
+        """A handle is about to change for the first time in the running call."""
+        self.changed.append(handle)
+
     @cython.locals(handle="StateHandle")
     def undo(self) -> None:
         """Take back what the running call has changed. The key stays at hand until the next call."""
@@ -81,13 +85,57 @@ class StateTable:
         )
 
 
+class MarkingTable(StateTable):
+    """The table of a task whose snapshots hold what has changed: each handle knows its cells that have."""
+
+    @cython.locals(handle="StateHandle")
+    def note(self, handle: StateHandle) -> None:
+        StateTable.note(self, handle)
+        handle.mark_at_hand()
+
+
 class StateHandle:
-    """The common base of the handles, one for each state of a task."""
+    """The common base of the handles, one for each state of a task.
+
+    A *cell* is what a snapshot holds as one: the value or list of a key, or an item of a key's map. With a `MarkingTable`, each
+    cell is marked before it changes for the first time after a snapshot began. Meanwhile that snapshot may still be waiting to
+    encode the cell: then it is frozen, as it was.
+    """
 
     def __init__(self, table: StateTable, name: str) -> None:
         self.table = table
         self.name = name
+        #: The cells that were changed, or may have been, since the last snapshot began; None without a `MarkingTable`.
+        self.touched: set[Any] | None = set() if isinstance(table, MarkingTable) else None
+        #: What a snapshot has not encoded yet: a set of cells, or a list of all that there were (of maps: of their keys); None:
+        #: there is none.
+        self.waiting: Any = None
+        #: Cell -> what `kept` has returned for it, of cells that have changed while a snapshot waits for them.
+        self.frozen: dict[Any, Any] = {}
         table.handles[name] = self
+
+    def mark(self, cell: Any) -> None:
+        """A cell is about to change."""
+        touched = self.touched
+        if touched is None or cell in touched:
+            return
+        waiting = self.waiting
+        if waiting is not None:
+            if type(waiting) is not set:
+                self.frozen[cell] = self.kept(cell)
+            elif cell in waiting:
+                self.frozen[cell] = self.kept(cell)
+                waiting.discard(cell)
+        touched.add(cell)
+
+    def mark_at_hand(self) -> None:
+        """The cell of the key at hand is about to change. A map marks each item instead."""
+
+    def kept(self, cell: Any) -> Any:
+        """Return (value, time of writing or None) of a cell, in a form that does not change: parts of a mutable type are
+        encoded. NONE if it is absent.
+        """
+        raise AssertionError("every kind of handle has its own kept")
 
     def undo(self) -> None:
         """Take back the changes of the running call."""

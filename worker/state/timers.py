@@ -70,24 +70,35 @@ class KeyTimers(StateHandle):
             heapq.heappop(self.queue)
 
     def put(self, key: Any, name: str, time: float) -> None:
-        """Set a timer without a trace."""
+        """Set a timer; nothing undoes this."""
+        self.mark(key)
         self.times.setdefault(key, {})[name] = time
         self.numbers += 1
         heapq.heappush(self.queue, (time, self.numbers, key, name))
 
     def drop(self, key: Any, name: str) -> None:
-        """Remove a timer without a trace."""
+        """Remove a timer; nothing undoes this."""
+        self.mark(key)
         names = self.times[key]
         del names[name]
         if not names:
             del self.times[key]
+
+    def drop_all(self, key: Any) -> None:
+        """Remove the timers of a key; nothing undoes this."""
+        for name in list(self.times.get(key, ())):
+            self.drop(key, name)
+
+    def kept(self, cell: Any) -> Any:
+        names = self.times.get(cell)
+        return (dict(names), None) if names else NONE
 
     def keep_old(self, key: Any, name: str) -> None:
         """Keep what undoes a change within the running call."""
         if self.turn != self.table.turn:
             self.turn = self.table.turn
             self.log.clear()
-            self.table.changed.append(self)
+            self.table.note(self)
         self.log.append((key, name, self.times.get(key, {}).get(name)))
 
     def undo(self) -> None:

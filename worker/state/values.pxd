@@ -21,3 +21,5 @@ cdef class ValueHandle(StateHandle):
 
     cpdef keep_old(self, key)
     cpdef undo(self)
+    cpdef mark_at_hand(self)
+    cpdef kept(self, cell)

@@ -100,7 +100,7 @@ class ValueHandle(StateHandle):
                 self.turn = table.turn
                 self.encoded = False
                 self.old = self.cells.get(key, table.none)
-                table.changed.append(self)
+                table.note(self)
             self.cells[key] = new
             return
         if not self.keyed and not table.for_all:
@@ -135,7 +135,17 @@ class ValueHandle(StateHandle):
         if self.expiry is not None:
             self.old_written = self.expiry.written_at(key)
         self.turn = self.table.turn
-        self.table.changed.append(self)
+        self.table.note(self)
+
+    def mark_at_hand(self) -> None:
+        self.mark(self.table.key if self.keyed else WHOLE)
+
+    def kept(self, cell: Any) -> Any:
+        found = self.cells.get(cell, NONE)
+        if found is NONE:
+            return NONE
+        value = found if self.plain else self.codec.encode(found, self)
+        return value, None if self.expiry is None else self.expiry.written_at(cell)
 
     def undo(self) -> None:
         key = self.table.key if self.keyed else WHOLE
@@ -155,6 +165,7 @@ class ValueHandle(StateHandle):
         """Drop up to `most` values whose time is over, so that keys that never come again do not stay."""
         if self.expiry is not None:
             for key in self.expiry.over(now, most):
+                self.mark(key)
                 self.cells.pop(key, None)
                 self.expiry.forget(key)
 

@@ -23,15 +23,21 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
-from worker.epochs.snapshot_files import TaskSnapshot
+from worker.epochs.snapshot_chain import SnapshotChain
+from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 from worker.errors.reports import failure_text
 from worker.state.keys import canonical, original
-from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
+from worker.state.saved import Clock, load_parts, load_states, load_timers
+from worker.state.saving import StateSaving, touched_cells
+from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
 from worker.tasks.stateful_bolt import StatefulBoltTask
 
+#: The least seconds that a slice of a snapshot's encoding may take, and the part of the time since the slice before.
+SLICE_SECS: Final = 0.002
+SLICE_SHARE: Final = 0.25
 #: What helps where a snapshot does not fit the topology.
 ANOTHER_PATH: Final = "submit the topology as it was, or set another topology.state.path"
 
@@ -77,6 +83,8 @@ class EpochSetup:
     give_up_secs: float | None
     #: How many emissions of a spout task may wait for their commit.
     most_uncommitted: int
+    #: The files of the task's last snapshot.
+    chain: SnapshotChain
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +99,8 @@ class ReachedMarker:
     rows: bytes | None = None
     #: Whether a staged sink has rows to stage.
     stages: bool = False
+    #: The file of the snapshot, whose parts are perhaps still being encoded.
+    data: SnapshotData | None = None
 
 
 def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> list[tuple[str, str, list[Any]]]:
@@ -141,6 +151,16 @@ class EpochBoltTask(StatefulBoltTask):
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
     trying: Parked | None
+    #: What is being encoded for a snapshot, and the snapshot's file; None: nothing is.
+    saving: StateSaving | None
+    data: SnapshotData
+    #: When the last slice was encoded.
+    sliced_at: float
+    #: By how much the wall clock was ahead when the last snapshot began.
+    ahead: float
+
+    def new_table(self, where: str) -> StateTable:
+        return MarkingTable(where, self.now)
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -148,6 +168,8 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
+        self.saving = None
+        self.ahead = setup.to_wall(0.0)
 
     # Markers.
 
@@ -174,13 +196,51 @@ class EpochBoltTask(StatefulBoltTask):
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
         try:
             content.state = self.saved()
+            self.begin_saving(content)
             rows = self.packed_rows(marker.epoch)
         except Exception as error:
             self.cannot_keep(error)
             return True
         finished = self.ended and not self.parking.parked
-        self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages))
+        self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages, self.data))
         return True
+
+    # The parts of a snapshot.
+
+    def begin_saving(self, content: TaskSnapshot) -> None:
+        """Take what the task holds for a snapshot: all of it, or what has changed since the one before. Raises StateError."""
+        chain, handles, to_wall = self.epochs.chain, [*self.states.values(), self.timers], self.epochs.to_wall
+        ahead = to_wall(0.0)
+        content.shift, self.ahead = ahead - self.ahead, ahead
+        whole = chain.wants_whole(touched_cells(handles))
+        chain.begin(whole)
+        self.data = SnapshotData()
+        self.data.whole = False
+        # All times of a snapshot are by the wall clock as it is now.
+        self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add)
+        self.encode_for(SLICE_SECS)
+
+    def encode_for(self, seconds: float) -> None:
+        """Encode state for the snapshot, for about so long. Raises an error of any kind."""
+        saving, until = self.saving, self.now() + seconds
+        assert saving is not None
+        while not saving.step() and self.now() < until:
+            pass
+        self.sliced_at = self.now()
+        if saving.done:
+            self.saving = None
+            self.data.cells = saving.cells
+            self.data.whole = True
+
+    def encode_slice(self) -> None:
+        """Encode a little more for the snapshot, if there is more: a fifth of the task's time is for it."""
+        if self.saving is None:
+            return
+        try:
+            self.encode_for(max(SLICE_SECS, (self.now() - self.sliced_at) * SLICE_SHARE))
+        except Exception as error:
+            self.saving = None
+            self.cannot_keep(error)
 
     @property
     def stages(self) -> bool:
@@ -224,6 +284,7 @@ class EpochBoltTask(StatefulBoltTask):
         getattr(self.instance, "__dict__", {}).clear()
         self.timers = KeyTimers(self.table)
         self.retried.clear()
+        self.saving = None
 
     # What a snapshot holds.
 
@@ -238,8 +299,7 @@ class EpochBoltTask(StatefulBoltTask):
         return {
             "end_called": self.end_called,
             "ended": self.ended,
-            "states": save_states(self.states, to_wall),
-            "timers": save_timers(self.timers, to_wall),
+            "states": {},  # they are in the parts
             "retried": dumps_by_value(retried, 5) if retried else b"",
         }
 
@@ -269,6 +329,8 @@ class EpochBoltTask(StatefulBoltTask):
                 )
         load_states(self.states, saved.get("states", {}), setup.from_wall)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
+        load_parts(self.states, self.timers, snapshot.parts, setup.from_wall)
+        self.ahead = setup.to_wall(0.0)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
             self.retried[canonical(key), name] = (again, setup.from_wall(time), pause)
@@ -377,5 +439,7 @@ class EpochBoltTask(StatefulBoltTask):
 
     def run(self) -> None:
         if not self.yielded:
+            if self.threaded:  # the loop encodes for the others, between their runs
+                self.encode_slice()
             self.try_parked()
         super().run()

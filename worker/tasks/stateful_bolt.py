@@ -52,7 +52,7 @@ class StatefulBoltTask(BoltTask):
     ) -> None:
         super().__init__(setup, emitter, inputs)
         self.positions = positions
-        self.table = StateTable(emitter.where(), setup.now)
+        self.table = self.new_table(emitter.where())
         self.states = build.handles(self.table, type(setup.instance))
         #: The states with a `ttl`.
         self.expiring: list[Any] = [
@@ -68,6 +68,10 @@ class StatefulBoltTask(BoltTask):
         #: Checks the states after each call, in the testing tools.
         self.watch: Any = None
         vars(setup.instance).update(self.states)
+
+    def new_table(self, where: str) -> StateTable:
+        """Return what the states share."""
+        return StateTable(where, self.now)
 
     # Methods that the user's instance gets.
 

@@ -1,0 +1,190 @@
+"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, apply
+from topology_api import StatefulBolt
+from worker.state import build, saving
+from worker.state.keys import canonical
+from worker.state.saved import load_parts, load_states, load_timers, save_states, save_timers
+from worker.state.saving import StateSaving, touched_cells
+from worker.state.table import MarkingTable, StateHandle
+from worker.state.timers import KeyTimers
+
+TIMERS = st.tuples(st.just("timer"), st.sampled_from(["one", "two"]), st.integers(0, 5))
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
+    """Rounds: what comes before a marker, whether the snapshot is whole, what comes while it is being encoded, and whether a
+    rewind ends it or follows it. Few kinds of steps and few keys, so that a cell is often changed while it waits.
+    """
+    kinds = draw(st.lists(st.sampled_from([*FAMILIES, TIMERS]), min_size=1, max_size=2))
+    keys = draw(st.lists(KEYS, min_size=1, max_size=2))
+    steps = st.lists(st.one_of(kinds), min_size=1, max_size=3)
+    returns, seconds = st.sampled_from([True, True, True, False]), st.sampled_from([0, 0, 1, 3])
+    call = st.tuples(st.just("call"), st.sampled_from(keys), steps, returns, seconds)
+    sweep = st.tuples(st.just("sweep"), seconds)
+    slices = st.tuples(st.just("slices"), st.integers(1, 3))
+    before = st.lists(call | call | sweep, max_size=4)
+    beside = st.lists(call | sweep | slices, max_size=4)
+    marker = st.tuples(st.just("marker"), st.sampled_from([True, False, False, False]), st.integers(0, 2))
+    end = st.sampled_from([("slices", 1000), ("slices", 1000), ("slices", 1000), ("rewind",)])
+    found: list[tuple[Any, ...]] = []
+    for _ in range(draw(st.integers(2, 5))):
+        found += [*draw(before), draw(marker), *draw(beside), draw(end)]
+        if draw(st.integers(0, 3)) == 0:
+            found.append(("rewind",))
+    return found
+
+
+class Task:
+    """The states and timers of one task."""
+
+    def __init__(self, clock: Clock, bolt: type[StatefulBolt] = Everything) -> None:
+        self.table = MarkingTable("component 'everything' (task 1)", clock.now)
+        self.states: dict[str, StateHandle] = build.handles(self.table, bolt)
+        self.timers = KeyTimers(self.table)
+
+    @property
+    def handles(self) -> list[StateHandle]:
+        return [*self.states.values(), self.timers]
+
+    def call(self, key: Any, steps: list[tuple[Any, ...]], returns: bool) -> None:
+        """A call of user code."""
+        table, plain = self.table, canonical(key)
+        table.begin(plain)
+        table.for_all = True
+        for step in steps:
+            if step[0] != "timer":
+                apply(self.states, step)
+            elif step[2]:
+                self.timers.set(plain, step[1], table.now() + step[2])
+            else:
+                self.timers.cancel(plain, step[1])
+        if returns:
+            table.commit()
+        else:
+            table.undo()
+        table.end()
+
+    def content(self) -> dict[str, Any]:
+        """Everything that is held."""
+        found: dict[str, Any] = {"timers": self.timers.times}
+        for name, handle in self.states.items():
+            expiry = handle.expiry  # type: ignore[attr-defined]
+            found[name] = (
+                handle.cells,  # type: ignore[attr-defined]
+                getattr(handle, "times", None),
+                None if expiry is None else expiry.written,
+            )
+        return deepcopy(found)
+
+
+class Ahead:
+    """A wall clock that somebody moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def to_wall(self, time: float) -> float:
+        return time + self.seconds
+
+    def from_wall(self, time: float) -> float:
+        return time - self.seconds
+
+
+class Story:
+    """A task, its snapshots, and what they have to say."""
+
+    def __init__(self) -> None:
+        self.clock, self.wall = Clock(), Ahead()
+        self.task = Task(self.clock)
+        #: What whole snapshot and changes hold: parts, and by how much the wall clock was ahead.
+        self.chain: list[tuple[list[bytes], float]] = []
+        self.saving: StateSaving | None = None
+        self.parts: list[bytes] = []
+        #: The states, as a whole snapshot that was taken at once has them.
+        self.oracle: tuple[Any, bytes, float] = ({}, b"", 0.0)
+
+    def play(self, event: tuple[Any, ...]) -> None:
+        what = event[0]
+        if what == "call":
+            self.clock.time += event[4]
+            self.task.call(*event[1:4])
+        elif what == "sweep":
+            self.clock.time += event[1]
+            for handle in self.task.states.values():
+                if hasattr(handle, "sweep"):
+                    handle.sweep(self.clock.time, 2)
+        elif what == "slices" and self.saving is not None:
+            for _ in range(event[1]):
+                self.slice()
+        elif what == "rewind" and self.chain:
+            self.saving = None
+            self.task = self.restored()
+        elif what == "marker" and self.saving is None:
+            self.wall.seconds += event[2]
+            self.begin(event[1] or not self.chain)
+
+    def begin(self, whole: bool) -> None:
+        """A marker."""
+        task, ahead = self.task, self.wall.seconds
+        self.oracle = (
+            save_states(task.states, self.wall.to_wall),
+            save_timers(task.timers, self.wall.to_wall),
+            ahead,
+        )
+        self.parts = []
+        self.saving = StateSaving(task.handles, whole, self.wall.to_wall, self.parts.append)
+
+    def slice(self) -> None:
+        """The next slice; after the last one, the snapshots are compared."""
+        if self.saving is None or not self.saving.step():
+            return
+        if self.saving.whole:
+            self.chain.clear()
+        self.chain.append((self.parts, self.wall.seconds))
+        self.saving = None
+        states, timers, ahead = self.oracle
+        expected = Task(self.clock)
+        from_wall = Ahead().from_wall if ahead == 1000.0 else (lambda time: time - ahead)
+        load_states(expected.states, states, from_wall)
+        load_timers(expected.timers, timers, from_wall)
+        assert self.restored().content() == expected.content()
+
+    def restored(self) -> Task:
+        """A task that begins with the chain."""
+        task, newest = Task(self.clock), self.chain[-1][1]
+        parts = []
+        for packed, ahead in self.chain:
+            for each in packed:
+                parts.append({**msgspec.msgpack.decode(each), "shift": newest - ahead})
+        load_parts(task.states, task.timers, parts, lambda time: time - newest)
+        assert touched_cells(task.handles) == 0
+        return task
+
+
+@given(stories(), st.sampled_from([1, 2, 256]))
+@settings(max_examples=200, deadline=None)
+def test_whole_snapshot_and_changes_say_what_was_there_at_the_last_marker(
+    events: list[tuple[Any, ...]], cells: int
+) -> None:
+    story = Story()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(saving, "MOST_CELLS", cells)
+        for event in events:
+            story.play(event)
+        while story.saving is not None:
+            story.slice()
+        story.begin(not story.chain)
+        while story.saving is not None:
+            story.slice()

@@ -1,0 +1,290 @@
+"""Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
+
+`StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
+saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
+snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 10 ms for a million of them;
+taking those that have changed costs nothing.
+A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock.
+Must not know: tasks, files, when a snapshot is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from topology_api.packing import dumps_by_value
+from worker.state.codecs import Codec
+from worker.state.keys import original
+from worker.state.lists import ListHandle
+from worker.state.maps import MapHandle
+from worker.state.table import NONE, StateHandle
+from worker.state.timers import KeyTimers
+from worker.state.values import ValueHandle
+
+#: The kind of the part with timers; the name of their state is "", which no attribute has.
+TIMERS: Final = "timers"
+#: The most cells of a part, and about the most bytes.
+MOST_CELLS: Final = 256
+MOST_BYTES: Final = 64 * 1024
+#: Types of a few bytes, which are encoded without a look at their sizes.
+SMALL: Final = frozenset((int, float, bool))
+
+Part = dict[str, Any]
+
+
+def kind_of(handle: StateHandle) -> str:
+    """Return how a saved state is called."""
+    if isinstance(handle, ValueHandle):
+        return "ValueState" if handle.keyed else "BroadcastState"
+    if isinstance(handle, KeyTimers):
+        return TIMERS
+    return "MapState" if isinstance(handle, MapHandle) else "ListState"
+
+
+def begin_part(handle: StateHandle) -> Part:
+    """Return a part without cells. `keys` and `gone`, of cells that are absent, become pickles."""
+    expiry = getattr(handle, "expiry", None)
+    name = "" if isinstance(handle, KeyTimers) else handle.name
+    # The `ttl` is for people who read the snapshot.
+    ttl = None if expiry is None else expiry.ttl
+    return {
+        "state": name,
+        "kind": kind_of(handle),
+        "keys": [],
+        "values": [],
+        "times": [],
+        "gone": [],
+        "ttl": ttl,
+    }
+
+
+def end_part(part: Part) -> bytes:
+    """Return the bytes of a part. Raises an error, of any kind, for keys that cannot be pickled."""
+    for place in ("keys", "gone"):
+        part[place] = dumps_by_value(part[place], 5) if part[place] else b""
+    return msgspec.msgpack.encode(part)
+
+
+def touched_cells(handles: list[StateHandle]) -> int:
+    """Return how many cells have changed since the last saving was made."""
+    return sum(len(handle.touched or ()) for handle in handles)
+
+
+class StateSaving:
+    """The saving of one snapshot. All handles belong to one `MarkingTable`."""
+
+    def __init__(
+        self,
+        handles: list[StateHandle],
+        whole: bool,
+        to_wall: Callable[[float], float],
+        out: Callable[[bytes], None],
+    ) -> None:
+        """`whole`: all cells, not only those that have changed. `out`: gets each part."""
+        self.whole = whole
+        self.to_wall, self.out = to_wall, out
+        self.cells = 0
+        self.done = False
+        for handle in handles:
+            every = handle.times if isinstance(handle, KeyTimers) else handle.cells  # type: ignore[attr-defined]
+            handle.waiting = list(every) if whole else handle.touched
+            handle.touched, handle.frozen = set(), {}
+        self.parts = (part for handle in handles for part in self.parts_of(handle))
+        self.table = handles[0].table if handles else None
+
+    def step(self) -> bool:
+        """Encode one part; return whether all is encoded. Raises StateError for a value that cannot be encoded, and an error of
+        any kind for a key.
+        """
+        table = self.table
+        if table is None or self.done:
+            self.done = True
+            return True
+        key = table.key
+        try:
+            part = next(self.parts, None)
+        finally:
+            table.key = key  # it was set for messages
+        if part is None:
+            self.done = True
+        elif part["values"] or part["gone"]:
+            self.cells += len(part["values"])
+            self.out(end_part(part))
+        return self.done
+
+    def parts_of(self, handle: StateHandle) -> Iterator[Part]:
+        """Yield the parts of a state. Between two of them, the task may run."""
+        put = self.putter(handle)
+        is_map, frozen = isinstance(handle, MapHandle), handle.frozen
+        if self.is_simple(handle):
+            yield from self.simple_parts(handle)
+        elif is_map and self.whole:
+            yield from self.parts_of_maps(handle, put)
+        while handle.waiting:
+            part, size = begin_part(handle), 0
+            for _ in range(MOST_CELLS):
+                if size > MOST_BYTES or not handle.waiting:
+                    break
+                cell = handle.waiting.pop()
+                if not self.whole or cell not in frozen:
+                    size += put(part, cell, self.present(handle, cell), False)
+            yield part
+        handle.waiting = set()  # nothing is frozen from here on
+        while frozen:
+            part, size = begin_part(handle), 0
+            while frozen and size <= MOST_BYTES and len(part["values"]) < MOST_CELLS:
+                cell, found = frozen.popitem()
+                if found is not NONE or not self.whole:
+                    size += put(part, cell, found, True)
+            yield part
+        handle.waiting = None
+
+    def parts_of_maps(self, handle: MapHandle, put: Callable[..., int]) -> Iterator[Part]:
+        """Yield the items of all keys; those of a key may be many."""
+        frozen, part, size = handle.frozen, begin_part(handle), 0
+        while handle.waiting:
+            key = handle.waiting.pop()
+            for item in list(handle.cells.get(key, ())):
+                cell = key, item
+                if cell in frozen:
+                    continue
+                size += put(part, cell, self.present(handle, cell), False)
+                if size > MOST_BYTES or len(part["values"]) >= MOST_CELLS:
+                    yield part
+                    part, size = begin_part(handle), 0
+        yield part
+
+    def is_simple(self, handle: StateHandle) -> bool:
+        """Return whether a state has small values of an exact type, without times."""
+        return isinstance(handle, ValueHandle) and handle.simple and handle.exact in SMALL
+
+    def simple_parts(self, handle: StateHandle) -> Iterator[Part]:
+        """Yield the values that have not changed since, as fast as Python can."""
+        assert isinstance(handle, ValueHandle)
+        waiting, frozen, get = handle.waiting, handle.frozen, handle.cells.get
+        encode = msgspec.msgpack.encode
+        while waiting:
+            pop = waiting.pop
+            cells = [pop() for _ in range(min(MOST_CELLS, len(waiting)))]
+            if self.whole and frozen:
+                cells = [cell for cell in cells if cell not in frozen]
+            values = list(map(get, cells))
+            part = begin_part(handle)
+            if not self.whole and None in values:  # no value of these types is None
+                part["gone"] = [original(cell) for cell, value in zip(cells, values) if value is None]
+                cells = [cell for cell, value in zip(cells, values) if value is not None]
+                values = [value for value in values if value is not None]
+            try:
+                part["values"] = list(map(encode, values))
+            except Exception:
+                for cell, value in zip(cells, values):  # which one?
+                    handle.table.key = cell
+                    handle.codec.encode(value, handle)
+                raise
+            part["keys"] = list(map(original, cells))
+            yield part
+
+    # A cell.
+
+    def present(self, handle: StateHandle, cell: Any) -> Any:
+        """Return what `kept` would return, but for parts of a mutable type, which are as they are."""
+        if isinstance(handle, ValueHandle):
+            found, expiry = handle.cells.get(cell, NONE), handle.expiry
+        elif isinstance(handle, MapHandle):
+            found, expiry = handle.cells.get(cell[0], {}).get(cell[1], NONE), handle.expiry
+        elif isinstance(handle, ListHandle):
+            elements = handle.cells.get(cell)
+            return (elements, handle.times.get(cell)) if elements else NONE
+        else:
+            return handle.kept(cell)
+        if found is NONE:
+            return NONE
+        return found, None if expiry is None else expiry.written_at(cell)
+
+    def putter(self, handle: StateHandle) -> Callable[[Part, Any, Any, bool], int]:
+        """Return what puts a cell, and what it held, into a part; it returns how many bytes that took."""
+        if isinstance(handle, MapHandle):
+            return self.item_putter(handle)
+        if isinstance(handle, ListHandle):
+            return self.list_putter(handle)
+        if isinstance(handle, KeyTimers):
+            return self.put_timers
+        assert isinstance(handle, ValueHandle)
+        return self.value_putter(handle)
+
+    def value_putter(self, handle: ValueHandle) -> Callable[[Part, Any, Any, bool], int]:
+        table, codec, plain, timed = handle.table, handle.codec, handle.plain, handle.expiry is not None
+
+        def put(part: Part, cell: Any, found: Any, frozen: bool) -> int:
+            if found is NONE:
+                part["gone"].append(original(cell))
+                return 0
+            table.key = cell
+            data = encoded(codec, found[0], frozen and not plain, handle)
+            part["keys"].append(original(cell))
+            part["values"].append(data)
+            if timed:
+                part["times"].append(self.to_wall(found[1]))
+            return len(data)
+
+        return put
+
+    def list_putter(self, handle: ListHandle) -> Callable[[Part, Any, Any, bool], int]:
+        table, codec, plain, timed = handle.table, handle.codec, handle.plain, handle.expiry is not None
+
+        def put(part: Part, cell: Any, found: Any, frozen: bool) -> int:
+            if found is NONE:
+                part["gone"].append(original(cell))
+                return 0
+            table.key = cell
+            data = [encoded(codec, each, frozen and not plain, handle) for each in found[0]]
+            part["keys"].append(original(cell))
+            part["values"].append(data)
+            if timed:
+                part["times"].append([self.to_wall(time) for time in found[1]])
+            return sum(map(len, data))
+
+        return put
+
+    def item_putter(self, handle: MapHandle) -> Callable[[Part, Any, Any, bool], int]:
+        table, keys_codec, codec = handle.table, handle.keys_codec, handle.codec
+        plain, timed = handle.plain, handle.expiry is not None
+
+        def put(part: Part, cell: Any, found: Any, frozen: bool) -> int:
+            key, item = cell
+            table.key = key
+            name = keys_codec.kept(item, handle)
+            if found is NONE:
+                part["gone"].append((original(key), name))
+                return len(name)
+            data = encoded(codec, found[0], frozen and not plain, handle)
+            part["keys"].append(original(key))
+            part["values"].append([(name, data)])
+            if timed:
+                part["times"].append([self.to_wall(found[1])])
+            return len(name) + len(data)
+
+        return put
+
+    def put_timers(self, part: Part, cell: Any, found: Any, frozen: bool) -> int:
+        """Put the timers of a key into a part."""
+        if found is NONE:
+            part["gone"].append(original(cell))
+            return 0
+        names = found[0]
+        part["keys"].append(original(cell))
+        part["values"].append(list(names))
+        part["times"].append([self.to_wall(time) for time in names.values()])
+        return sum(map(len, names))
+
+
+def encoded(codec: Codec, value: Any, is_bytes: bool, handle: StateHandle) -> bytes:
+    """Return a value as bytes that can be read again. `is_bytes`: it was encoded when it was frozen. Raises StateError."""
+    if not is_bytes:
+        return codec.kept(value, handle)
+    codec.check_readable(value, handle)
+    data: bytes = value
+    return data
