@@ -132,9 +132,9 @@ def conf_at(path: Path, **more: Any) -> dict[str, Any]:
     return {"topology.state.path": f"file://{path}", "topology.epoch.secs": 0.5, **more}
 
 
-def written(path: Path, keys: list[Any]) -> Path:
+def written(path: Path, keys: list[Any], conf: dict[str, Any] | None = None) -> Path:
     """Let the topology commit its state; return its folder."""
     with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(everything(keys), conf_at(path))
+        cluster.submit(everything(keys), {**conf_at(path), **(conf or {})})
         cluster.advance(10)
     return path / "things"

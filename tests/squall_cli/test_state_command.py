@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from local_cluster import LocalCluster
 from squall_cli.main import squall
+from tests.chained_snapshots import chained_snapshots
 from tests.local_cluster.words_with_state import Finite, OneWord, Words, Writes, words
 from tests.squall_cli.state_topologies import GONE, ODD_KEYS, TTL, conf_at, gone_module, written
 
@@ -132,6 +133,30 @@ def test_a_number_that_is_a_text_among_the_keys_is_named_first(tmp_path: Path) -
     there = written(tmp_path, ["a", "b", "c", "d", "e", "f", "7"])
     result = state("get", there, "count", "7")
     assert (result.exit_code, 'some keys that have: "7", ' in result.stderr) == (1, True)
+
+
+def test_a_snapshot_of_several_files_is_shown_as_a_whole_one(folder: Path, tmp_path: Path) -> None:
+    def shown(place: Path, *arguments: object) -> list[dict[str, Any]]:
+        found = rows(state("export", place, *arguments))
+        for row in found:  # each run has its own clock
+            for name in ("written", "expires", *(["value"] if row["kind"] == "timer" else [])):
+                row[name] = None
+        return sorted(found, key=json.dumps)
+
+    with chained_snapshots(50):
+        there = written(tmp_path, [*ODD_KEYS, "parked"], {"topology.epoch.secs": 0.03})
+    listed = json.loads(state("list", there, "--json").stdout)
+    newest = listed["epoch"]
+    first = min(each["epoch"] for each in listed["epochs"])
+    files = list((there / "snapshots").glob("*-count.0"))
+    assert len(files) > 5
+    assert shown(there) == shown(folder)
+    assert len(shown(there, "--epoch", first)) < len(shown(there, "--epoch", newest))
+    assert listed["components"][0]["bytes"] > sum(path.stat().st_size for path in files)
+    gone = sorted(files)[len(files) // 2]
+    gone.unlink()
+    result = state("list", there)
+    assert (result.exit_code, f"{gone} of task count/0 is missing" in result.stderr) == (1, True)
 
 
 def test_export_has_every_state_once(folder: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from squall.values import Incarnation
+from tests.chained_snapshots import chained_snapshots
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
@@ -118,6 +121,14 @@ def test_no_two_lives_of_a_spout_have_the_same_trees(tmp_path: Path) -> None:
         net.restart("c")
 
 
+@pytest.fixture
+def maybe_chained(seed: int) -> Iterator[None]:
+    """With an odd seed, snapshots are chains of changes."""
+    with chained_snapshots() if seed % 2 else nullcontext():
+        yield
+
+
+@pytest.mark.usefixtures("maybe_chained")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_worker_may_die_and_messages_be_lost_and_each_tuple_counts_once(
     tmp_path: Path, seed: int
@@ -160,6 +171,7 @@ def reassign(net: Net, hosts: dict[str, list[str]], draw: Random) -> None:
         net.run(draw.uniform(0, 0.1))
 
 
+@pytest.mark.usefixtures("maybe_chained")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_tasks_that_move_take_their_state_with_them(tmp_path: Path, seed: int) -> None:
     """Without a stop of the spouts: a host is lost, or its tasks are moved while it is away."""

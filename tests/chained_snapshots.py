@@ -1,0 +1,27 @@
+"""Makes small states do what large ones do: snapshots are chains of changes, and are encoded in many slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from worker.epochs.snapshot_chain import SnapshotChain
+from worker.state import saving
+from worker.tasks import epoch_bolt
+
+
+@contextmanager
+def chained_snapshots(longest: int = 4) -> Iterator[None]:
+    """A snapshot is whole only when a chain has `longest` files; a slice is one part, of two cells."""
+
+    def wants_whole(self: SnapshotChain, touched: int) -> bool:
+        return not self.links or len(self.links) >= longest
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SnapshotChain, "wants_whole", wants_whole)
+        patch.setattr(saving, "MOST_CELLS", 2)
+        patch.setattr(epoch_bolt, "SLICE_SECS", 0.0)
+        patch.setattr(epoch_bolt, "SLICE_SHARE", 0.0)
+        yield
