@@ -44,6 +44,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "complete_topology", "Completed", "run_bolt", "BoltRun", "TICK", "ScriptedSpout", "Pause",
             "MutatedValue",
         ),
+        "Contracts of connectors": (
+            "check_rewindable_spout", "check_staged_sink", "check_token_sink", "ContractBroken",
+        ),
     },
     "squall_io.sql": {
         "SQL databases": ("SqlSink",),
