@@ -46,7 +46,9 @@ class OwnCode:
         names: set[str] = set()
         for each in kind.__mro__:
             if not each.__module__.startswith(f"{topology_api.__name__}.") and each is not object:
-                own = (part for part in vars(each).values() if getattr(part, "__module__", "") == each.__module__)
+                own = (
+                    part for part in vars(each).values() if getattr(part, "__module__", "") == each.__module__
+                )
                 codes = (getattr(inspect.unwrap(part), "__code__", None) for part in own)
                 names |= {code.co_filename for code in codes if code is not None}
         self.files = frozenset(names)

@@ -18,18 +18,24 @@ T = TypeVar("T")
 TOPOLOGY, COMPONENT = "contract", "connector"
 
 
-class _Nothing:
-    """A metric that nobody reads."""
+class _Count:
+    """A counter that nobody reads."""
 
-    def add(self, value: float = 1, count: int = 1) -> None: ...
+    def add(self, count: int = 1) -> None: ...
+
+
+class _Values:
+    """A histogram that nobody reads."""
+
+    def add(self, value: float, count: int = 1) -> None: ...
 
 
 class _Metrics:
-    def counter(self, name: str) -> _Nothing:
-        return _Nothing()
+    def counter(self, name: str) -> _Count:
+        return _Count()
 
-    def histogram(self, name: str) -> _Nothing:
-        return _Nothing()
+    def histogram(self, name: str) -> _Values:
+        return _Values()
 
     def gauge(self, name: str, function: Callable[[], float]) -> None: ...
 

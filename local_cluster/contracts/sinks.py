@@ -79,7 +79,9 @@ def _row(found: Any) -> Row:
     try:
         hash(tuple(row))
     except TypeError:
-        raise SquallError(f"a visible row cannot be hashed: {shown(row)}; give values such as numbers and texts") from None
+        raise SquallError(
+            f"a visible row cannot be hashed: {shown(row)}; give values such as numbers and texts"
+        ) from None
     return tuple(row)
 
 

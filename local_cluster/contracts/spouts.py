@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -156,7 +157,7 @@ def read_all(readers: Sequence[Reader], enough: Callable[[], bool]) -> list[Emit
     """Call tasks in turn until there is enough, all have finished, or nothing comes any more; return what they emitted."""
     end = time.monotonic() + PATIENCE
     while not enough() and not all(each.emissions.finished for each in readers):
-        if any([each.step() for each in readers]):
+        if sum(each.step() for each in readers):
             end = time.monotonic() + PATIENCE
         elif time.monotonic() > end:
             break
@@ -204,7 +205,9 @@ class SpoutTrial:
 
     def must_be(self, emitted: Sequence[Emitted], expected: Mapping[Emitted, int], where: str) -> None:
         """Raise Broken unless exactly these tuples were emitted."""
-        found = {row if row[0] != DEFAULT_STREAM else row[1]: times for row, times in Counter(emitted).items()}
+        found = {
+            row if row[0] != DEFAULT_STREAM else row[1]: times for row, times in Counter(emitted).items()
+        }
         wanted = {row if row[0] != DEFAULT_STREAM else row[1]: times for row, times in expected.items()}
         if (problem := difference(found, wanted)) is not None:
             raise Broken(f"read {where}, it emitted {problem}")
@@ -264,7 +267,8 @@ def a_position_is_itself(trial: SpoutTrial) -> None:
 def rewinds_in_chains(trial: SpoutTrial) -> None:
     for index, share in enumerate(trial.shares()):
         for seed in range(CHAINS):
-            draw, position, emitted = Random(seed), None, []
+            draw, position = Random(seed), None
+            emitted: list[Emitted] = []
             while len(emitted) < len(share):
                 reader = trial.reader(index, position)
                 left = len(share) - len(emitted)
@@ -274,7 +278,9 @@ def rewinds_in_chains(trial: SpoutTrial) -> None:
                 emitted += got
                 position = reader.position()
                 reader.read(min(len(got) + draw.randint(0, 5), left))  # what is lost with its process
-            trial.must_be(emitted, Counter(share), "in a chain of rewinds, each from where the one before had come")
+            trial.must_be(
+                emitted, Counter(share), "in a chain of rewinds, each from where the one before had come"
+            )
 
 
 def positions_are_values(trial: SpoutTrial) -> None:
@@ -287,7 +293,9 @@ def positions_are_values(trial: SpoutTrial) -> None:
             seen.append((found, kept_handle(found)))
         for found, kept in seen:
             if kept_handle(found) != kept:
-                raise Broken(f"position() returned {shown(kept)}, which became {shown(found)}: return a new value")
+                raise Broken(
+                    f"position() returned {shown(kept)}, which became {shown(found)}: return a new value"
+                )
 
 
 def acks_emit_nothing(trial: SpoutTrial) -> None:
@@ -295,7 +303,7 @@ def acks_emit_nothing(trial: SpoutTrial) -> None:
         reader = trial.reader(index, None)
         reader.read(len(share))
         for message_id in list(reader.emissions.ids):
-            reader.quiet(f"ack({shown(message_id)})", lambda message_id=message_id: reader.spout.ack(message_id))  # type: ignore[misc]
+            reader.quiet(f"ack({shown(message_id)})", partial(reader.spout.ack, message_id))
         reader.emissions.ids.clear()
         trial.must_emit(trial.reader(index, reader.position()), [], "from the position after all acks")
 

@@ -149,7 +149,9 @@ def staged_again(trial: StagedTrial) -> None:
         trial.now_visible(rows)
         if early is False:
             trial.abort(old, epoch, void)
-        trial.check("after the second of two attempts at an epoch was committed, and the first one aborted or left")
+        trial.check(
+            "after the second of two attempts at an epoch was committed, and the first one aborted or left"
+        )
 
 
 def late_stage(trial: StagedTrial) -> None:

@@ -75,7 +75,9 @@ class TokenTrial(SinkTrial[TokenSink]):
             self.now_visible(rows)
         return done
 
-    def must_write(self, sink: TokenSink, epoch: int | None, rows: list[Any], expected: int, token: str | None = None) -> None:
+    def must_write(
+        self, sink: TokenSink, epoch: int | None, rows: list[Any], expected: int, token: str | None = None
+    ) -> None:
         """Write what has to be written."""
         if not self.write(sink, epoch, rows, expected, token):
             raise Broken(f"write({epoch}, expected={expected}) returned False, and the number was {expected}")
@@ -173,7 +175,9 @@ def many_write_at_once(trial: TokenTrial) -> None:
         sinks = [trial.sink() for _ in range(WRITERS)]
         rows = [trial.rows(sink) for sink in sinks]
 
-        def write(number: int, epoch: int = epoch, before: int = before, sinks: Any = sinks, rows: Any = rows) -> Any:
+        def write(
+            number: int, epoch: int = epoch, before: int = before, sinks: Any = sinks, rows: Any = rows
+        ) -> Any:
             kept = trial.shipped_rows(rows[number])
             return sinks[number].write(epoch, kept, before, trial.token)
 
@@ -218,10 +222,14 @@ def two_write_at_once(trial: TokenTrial) -> None:
         )
         text = f"write({epoch}), which waits at {where(place)} while another process writes"
         trial.calls.made.append(text)
-        attempted(partial(code.at, place, both.begin, partial(one.write, epoch, kept, epoch - 1, trial.token)))
+        attempted(
+            partial(code.at, place, both.begin, partial(one.write, epoch, kept, epoch - 1, trial.token))
+        )
         both.end()
         number, there = trial.number(other), trial.place.rows()
-        won = [each for each in (rows, rows_of_other) if any(there[trial.values_of[id(row)][1]] for row in each)]
+        won = [
+            each for each in (rows, rows_of_other) if any(there[trial.values_of[id(row)][1]] for row in each)
+        ]
         if len(won) != number - epoch + 1:
             raise Broken(f"after {text} the number is {number}, and rows of {len(won)} of the two are there")
         for each in won:

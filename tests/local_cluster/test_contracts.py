@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -31,9 +32,7 @@ from topology_api import SquallError
 
 
 def check_spout(kind: type[Numbers], parallelism: int = 1) -> None:
-    check_rewindable_spout(
-        lambda: kind(30), [(number,) for number in range(30)], parallelism=parallelism
-    )
+    check_rewindable_spout(lambda: kind(30), [(number,) for number in range(30)], parallelism=parallelism)
 
 
 def check_staged(kind: type[StagedInMemory]) -> None:
@@ -79,10 +78,12 @@ def test_each_wrong_connector_is_found(check: Callable[[Any], None], kind: type,
 def test_an_error_says_what_is_broken_and_after_which_calls() -> None:
     with pytest.raises(ContractBroken) as caught:
         check_staged(VisibleAtStage)
-    error = pickle.loads(pickle.dumps(caught.value))
-    assert isinstance(error, AssertionError) and isinstance(error, SquallError)
+    assert isinstance(caught.value, AssertionError) and isinstance(caught.value, SquallError)
+    error: ContractBroken = pickle.loads(pickle.dumps(caught.value))
     assert error.name == "VisibleAtStage"
-    assert error.broken[0].startswith("rows are hidden until their commit: after stage and before commit, visible is (")
+    assert error.broken[0].startswith(
+        "rows are hidden until their commit: after stage and before commit, visible is ("
+    )
     assert "after: prepare (task 0 of a new process); stage(3)" in str(error)
 
 
@@ -91,9 +92,10 @@ def test_what_the_checks_are_given_is_checked() -> None:
         check_staged_sink(lambda: 5, lambda number: {}, list)  # type: ignore[arg-type, return-value]
     with pytest.raises(SquallError, match=r"values\(0\) is \(0,\) \(tuple\): return a dict"):
         check_staged_sink(lambda: StagedInMemory("odd"), lambda number: (number,), list)  # type: ignore[arg-type, return-value]
-    for rows, said in (([5], "a visible row is 5"), ([[[]]], "cannot be hashed")):
+    odd: list[tuple[list[Any], str]] = [([5], "a visible row is 5"), ([[[]]], "cannot be hashed")]
+    for rows, said in odd:
         with pytest.raises(SquallError, match=said):
-            check_token_sink(lambda: TokenInMemory("odd"), lambda number: {"id": number}, lambda rows=rows: rows)  # type: ignore[misc]
+            check_token_sink(lambda: TokenInMemory("odd"), lambda number: {"id": number}, partial(list, rows))
     with pytest.raises(SquallError, match="return a new RewindableSpout"):
         check_rewindable_spout(lambda: None, [])  # type: ignore[arg-type, return-value]
 
