@@ -77,7 +77,7 @@ class PostgreSQL:
         self.run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-o", options, "start")
 
     def stop(self) -> None:
-        """Stop at once, as a crash would: nothing is written out, no client is told."""
+        """Stop at once, as a crash would."""
         self.run("pg_ctl", "-m", "immediate", "-w", "stop")
 
 

@@ -19,13 +19,13 @@ TOPOLOGY, COMPONENT = "contract", "connector"
 
 
 class _Count:
-    """A counter that nobody reads."""
+    """A counter without a reader."""
 
     def add(self, count: int = 1) -> None: ...
 
 
 class _Values:
-    """A histogram that nobody reads."""
+    """A histogram without a reader."""
 
     def add(self, value: float, count: int = 1) -> None: ...
 

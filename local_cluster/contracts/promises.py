@@ -1,6 +1,6 @@
-"""What a connector promises, as a list of named trials, and the error that lists those which it breaks.
+"""Tries the promises of a connector one by one, and lists those that it breaks in one error.
 
-Each promise is tried alone, so that all that are broken are told at once. Must not know: what connectors do.
+Each promise is tried alone, so that the error has all of them. Must not know: what connectors do.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Calls:
         return "; ".join([f"({left_out} calls)", *texts] if left_out > 0 else texts)
 
 
-class Trial(Protocol):
+class PromiseTrial(Protocol):
     """One try of one promise."""
 
     calls: Calls
@@ -74,7 +74,7 @@ class Trial(Protocol):
         """Close what was opened."""
 
 
-TrialT = TypeVar("TrialT", bound=Trial)
+TrialT = TypeVar("TrialT", bound=PromiseTrial)
 
 
 def try_all(

@@ -53,7 +53,7 @@ def check_rewindable_spout(
     spout = make()
     if not isinstance(spout, RewindableSpout):
         raise SquallError(f"make() returned {typed(spout)}: return a new RewindableSpout")
-    source = Source(make, emitted_of(expected), parallelism)
+    source = TestedSource(make, emitted_of(expected), parallelism)
     promises = dict(PROMISES)
     if lose is not None:
         promises["a position that the source has lost is refused"] = lambda trial: lost_positions(trial, lose)
@@ -66,7 +66,7 @@ def emitted_of(expected: Sequence[Sequence[Any]] | Mapping[str, Sequence[Sequenc
     return Counter((stream, tuple(values)) for stream, rows in streams.items() for values in rows)
 
 
-class Source:
+class TestedSource:
     """A source, and how its spouts are made."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Source:
         self.positions: list[list[tuple[int, Any]]] = []
 
 
-class Emissions:
+class EmittedRows:
     """The task that a spout sees."""
 
     def __init__(self) -> None:
@@ -100,13 +100,13 @@ class Emissions:
         self.finished = True
 
 
-class Reader:
+class SpoutReader:
     """One task in a new process."""
 
     def __init__(self, trial: SpoutTrial, index: int, position: Any = NOT_CALLED) -> None:
         self.trial, self.index = trial, index
         self.spout = shipped(trial.source.make(), RewindableSpout)
-        self.emissions = Emissions()
+        self.emissions = EmittedRows()
         vars(self.spout)["_squall_task"] = self.emissions
         context = context_of(COMPONENT, index, trial.source.parallelism, trial.around)
         trial.calls.make(f"open (task {index} of a new process)", lambda: self.spout.open(context))
@@ -153,7 +153,7 @@ class Reader:
         self.trial.calls.make("close", self.spout.close)
 
 
-def read_all(readers: Sequence[Reader], enough: Callable[[], bool]) -> list[Emitted]:
+def read_all(readers: Sequence[SpoutReader], enough: Callable[[], bool]) -> list[Emitted]:
     """Call tasks in turn until there is enough, all have finished, or nothing comes any more; return what they emitted."""
     end = time.monotonic() + PATIENCE
     while not enough() and not all(each.emissions.finished for each in readers):
@@ -169,15 +169,15 @@ def read_all(readers: Sequence[Reader], enough: Callable[[], bool]) -> list[Emit
 class SpoutTrial:
     """One try of one promise."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TestedSource) -> None:
         self.source = source
         self.calls = Calls()
         self.around = Surroundings()
-        self.readers: list[Reader] = []
+        self.readers: list[SpoutReader] = []
 
-    def reader(self, index: int, position: Any = NOT_CALLED) -> Reader:
+    def reader(self, index: int, position: Any = NOT_CALLED) -> SpoutReader:
         """Return a task of a new process."""
-        reader = Reader(self, index, position)
+        reader = SpoutReader(self, index, position)
         self.readers.append(reader)
         return reader
 
@@ -212,14 +212,14 @@ class SpoutTrial:
         if (problem := difference(found, wanted)) is not None:
             raise Broken(f"read {where}, it emitted {problem}")
 
-    def nothing_more(self, readers: Sequence[Reader]) -> None:
+    def nothing_more(self, readers: Sequence[SpoutReader]) -> None:
         """Raise Broken if more comes."""
         for _ in range(IDLE_CALLS):
             for each in readers:
                 if each.step():
                     raise Broken(f"it emitted {shown(each.emissions.rows[-1][1])} after all was emitted")
 
-    def must_emit(self, reader: Reader, expected: Sequence[Emitted], where: str) -> None:
+    def must_emit(self, reader: SpoutReader, expected: Sequence[Emitted], where: str) -> None:
         """Read what is left, and compare."""
         self.must_be(reader.read(len(expected)), Counter(expected), where)
         self.nothing_more([reader])

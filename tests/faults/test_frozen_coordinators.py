@@ -33,14 +33,14 @@ pytestmark = [
 def test_a_worker_that_thaws_beside_its_replacement_commits_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
-    """Its supervisor is as if cut off, so that nobody ends the frozen process; one of the two workers leads."""
+    """Its supervisor is as if cut off, and so does not end the frozen process. One of the two workers leads."""
     ON_THEIR_OWN.apply(monkeypatch)
     conf = {
         "topology.state.path": f"file://{tmp_path}/state",
         "topology.epoch.secs": 0.2,
         "topology.workers": 2,
     }
-    path, total = tmp_path / "rows.db", 8_000
+    folder, total = tmp_path / "rows", 8_000
     with LocalCluster(
         processes=True, supervisors=ON_THEIR_OWN.supervisors, slots=1, settings=(ON_THEIR_OWN.site, {})
     ) as cluster:
