@@ -455,6 +455,7 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         "topology.epoch.secs": 0.2,
         "topology.workers": 3,
     }
+    began = time.time()
     total = 4_000
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words(total, 1_000))
@@ -484,12 +485,11 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         status = cluster.status("words")
         letters = cluster.dead_letters("words")
     epoch = status.epoch
-    assert epoch is not None and epoch.number > 5 and epoch.age is not None and epoch.age < 60
+    assert epoch is not None and epoch.number > 5 and epoch.age is not None
     assert epoch.bytes and epoch.duration and epoch.slowest and epoch.slowest.component in status.components
-    assert epoch.rewinds >= 5 and epoch.rewound is not None and abs(time.time() - epoch.rewound) < 60
-    assert re.search(
-        "worker .* (was started|has ended)|were started or replaced|can never arrive", epoch.rewind_reason
-    )
+    assert epoch.rewinds >= 5 and epoch.rewound is not None
+    assert epoch.age <= time.time() - began + 1 and began <= epoch.rewound <= time.time() + 1
+    assert re.search("worker w|placed again|can never arrive", epoch.rewind_reason), epoch.rewind_reason
     assert [wait for wait in epoch.waits if wait.what == "store"] == []
     assert sorted(letter.values[1] for letter in letters) == sorted(poison)
     assert {(letter.component, letter.fields) for letter in letters} == {("pass", ("word", "number"))}
