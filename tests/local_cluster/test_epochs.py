@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.local_cluster.words_with_state import (
     Needs,
     Newest,
     OneWord,
+    Partitions,
     Pass,
     Refuses,
     Rich,
@@ -274,7 +276,38 @@ def test_positions_of_another_number_of_spout_tasks_are_refused(tmp_path: Path, 
             cluster.advance(1)
             status = cluster.last_status("words")
     assert status.state == "FAILED"
-    assert f"spout 'words' has {tasks} tasks and had 2" in status.errors[-1].render()
+    assert (
+        f"spout 'words' has {tasks} tasks and had 2, and has no merge_positions" in status.errors[-1].render()
+    )
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_spout_that_merges_its_positions_may_have_another_number_of_tasks(
+    tmp_path: Path, follow: bool
+) -> None:
+    """At each start, and by rebalances; with `follow=False` also while some of its tasks have finished."""
+    conf = {
+        "topology.state.path": f"file://{tmp_path}/state",
+        "topology.epoch.secs": 0.3,
+        "topology.workers": 2,
+    }
+    total = 1_600
+    (tmp_path / "files").mkdir()
+    for tasks, then in ((2, 5), (1, 3), (4, 2)):
+        builder = TopologyBuilder("words")
+        builder.set_spout("words", Partitions(total, 40, follow=follow), tasks)
+        builder.set_bolt("pass", Pass(0.05), 2).shuffle_grouping("words")
+        builder.set_bolt("count", Count(0.05), 2).fields_grouping("pass", "word")
+        builder.set_bolt("newest", Files(str(tmp_path / "files"))).fields_grouping("count", "word")
+        with LocalCluster(simulated_time=True, seed=tasks) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(1.7)
+            cluster.rebalance("words", parallelism={"words": then})
+            cluster.advance(3.3 if tasks != 4 else 40.0)
+            status = cluster.last_status("words")
+    assert status.state == ("ACTIVE" if follow else "COMPLETED")
+    wanted = {word: f"{times} {times}" for word, (times, *_) in expected(list(range(total))).items()}
+    assert read_all(tmp_path / "files") == wanted
 
 
 @pytest.mark.parametrize(
@@ -415,22 +448,6 @@ def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
         assert counts(cluster) == expected(list(range(10)))
 
 
-def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(tmp_path: Path) -> None:
-    conf = {
-        "topology.state.path": f"file://{tmp_path}",
-        "topology.epoch.secs": 5,
-        "topology.epoch.uncommitted": 100,
-    }
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(words(Words(250), Pass(), Count()), conf)
-        cluster.advance(4)
-        spout = cluster.status("words").components["words"]
-        assert 100 <= spout.emitted < 250
-        assert (spout.idle, spout.pending, spout.acked) == ("waits for a commit", 0, 0)
-        cluster.advance(15)
-        assert counts(cluster) == expected(list(range(250)))
-
-
 @pytest.mark.slow
 def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: Path) -> None:
     conf = {
@@ -438,6 +455,7 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         "topology.epoch.secs": 0.2,
         "topology.workers": 3,
     }
+    began = time.time()
     total = 4_000
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words(total, 1_000))
@@ -463,6 +481,15 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         eventually(lambda: len(cluster.dead_letters("words")) == len(poison))
         time.sleep(0.5)  # a tuple that counted twice would still come
         assert read_all(tmp_path / "files") == wanted
+        eventually(lambda: cluster.status("words").components["count"].keys == len(wanted))
+        status = cluster.status("words")
         letters = cluster.dead_letters("words")
+    epoch = status.epoch
+    assert epoch is not None and epoch.number > 5 and epoch.age is not None
+    assert epoch.bytes and epoch.duration and epoch.slowest and epoch.slowest.component in status.components
+    assert epoch.rewinds >= 5 and epoch.rewound is not None
+    assert epoch.age <= time.time() - began + 1 and began <= epoch.rewound <= time.time() + 1
+    assert re.search("worker w|placed again|can never arrive", epoch.rewind_reason), epoch.rewind_reason
+    assert [wait for wait in epoch.waits if wait.what == "store"] == []
     assert sorted(letter.values[1] for letter in letters) == sorted(poison)
     assert {(letter.component, letter.fields) for letter in letters} == {("pass", ("word", "number"))}
