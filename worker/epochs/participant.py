@@ -294,7 +294,11 @@ class Participant:
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
         return (
-            [self.to_coordinator(RewindWanted(rewind, f"a frame of {self.task} is lost"))]
+            [
+                self.to_coordinator(
+                    RewindWanted(rewind, f"tuples that {self.task} sent to another worker can never arrive")
+                )
+            ]
             if self.is_current(rewind)
             else []
         )
@@ -364,9 +368,10 @@ class Participant:
         if file is None:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot write its snapshot"))]
         self.ending = None
-        data = ending.data
-        self.chain.written(SnapshotLink(file.name, file.digest, len(data.data)), data.cells)
-        return [self.to_coordinator(SnapshotWritten(rewind, ending.snapshot.epoch, file, ending.finished))]
+        data, epoch = ending.data, ending.snapshot.epoch
+        size = len(data.data)
+        self.chain.written(SnapshotLink(file.name, file.digest, size), data.cells)
+        return [self.to_coordinator(SnapshotWritten(rewind, epoch, file, ending.finished, size))]
 
     # Commits, and what they make visible.
 

@@ -37,8 +37,9 @@ from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.epoch_sink import EpochSinkTask
-from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
+from worker.tasks.epoch_spout import EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver

@@ -18,6 +18,8 @@ from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
 from worker.state.values import WHOLE, ValueHandle
 
+#: The most keys that are looked at to count them.
+MOST_COMPARED: Final = 20_000
 #: How often a state is read again that changed while it was read.
 MOST_TRIES: Final = 100
 
@@ -33,6 +35,23 @@ def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
             if key not in seen:
                 seen.add(key)
                 yield key
+
+
+def count_keys(states: Mapping[str, StateHandle]) -> int | None:
+    """Return how many keys have state; None if no state belongs to keys. To be called while no call changes the states.
+
+    If several states have many, the number is that of the state with most keys: to look at each key would hold the task up.
+    """
+    cells: list[dict[Any, Any]] = [
+        handle.cells  # type: ignore[attr-defined]
+        for handle in states.values()
+        if not isinstance(handle, ValueHandle) or handle.keyed
+    ]
+    if len(cells) < 2:
+        return len(cells[0]) if cells else None
+    if sum(map(len, cells)) > MOST_COMPARED:
+        return max(map(len, cells))
+    return len(set().union(*cells))
 
 
 def has_state(states: Mapping[str, StateHandle], key: Any) -> bool:

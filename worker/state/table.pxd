@@ -11,18 +11,19 @@ cdef class StateTable:
     cdef public object none
     cdef public bint for_all
     cdef public long long turn
-    cdef public list changed
+    cdef public StateHandle first
+    cdef public list others
     cdef public dict handles
 
     cpdef begin(self, key)
-    cpdef note(self, StateHandle handle)
+    cpdef add_changed(self, StateHandle handle)
     cpdef undo(self)
     cpdef commit(self)
     cpdef end(self)
 
 
 cdef class MarkingTable(StateTable):
-    cpdef note(self, StateHandle handle)
+    cpdef add_changed(self, StateHandle handle)
 
 
 cdef class StateHandle:

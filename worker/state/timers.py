@@ -98,7 +98,7 @@ class KeyTimers(StateHandle):
         if self.turn != self.table.turn:
             self.turn = self.table.turn
             self.log.clear()
-            self.table.note(self)
+            self.table.add_changed(self)
         self.log.append((key, name, self.times.get(key, {}).get(name)))
 
     def undo(self) -> None:

@@ -26,6 +26,7 @@ from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 from worker.errors.reports import failure_text
+from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
@@ -151,6 +152,8 @@ class EpochBoltTask(StatefulBoltTask):
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
     trying: Parked | None
+    #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
+    keys: int | None
     #: What is being encoded for a snapshot, and the snapshot's file; None: nothing is.
     saving: StateSaving | None
     data: SnapshotData
@@ -170,6 +173,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.trying = None
         self.saving = None
         self.ahead = setup.to_wall(0.0)
+        self.keys = count_keys(self.states)
 
     # Markers.
 
@@ -201,6 +205,7 @@ class EpochBoltTask(StatefulBoltTask):
         except Exception as error:
             self.cannot_keep(error)
             return True
+        self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
         self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages, self.data))
         return True
@@ -330,6 +335,7 @@ class EpochBoltTask(StatefulBoltTask):
         load_states(self.states, saved.get("states", {}), setup.from_wall)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         load_parts(self.states, self.timers, snapshot.parts, setup.from_wall)
+        self.keys = count_keys(self.states)
         self.ahead = setup.to_wall(0.0)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
