@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import pytest
-
-from worker.epochs.snapshot_chain import SnapshotChain
-from worker.state import saving
-from worker.tasks import epoch_bolt
 
 
 @contextmanager
 def chained_snapshots(longest: int = 4) -> Iterator[None]:
     """A snapshot is whole only when a chain has `longest` files; a slice is one part, of two cells."""
+    from worker.epochs.snapshot_chain import SnapshotChain
+    from worker.state import saving
+    from worker.tasks import epoch_bolt
 
-    def wants_whole(self: SnapshotChain, touched: int) -> bool:
+    def wants_whole(self: Any, touched: int) -> bool:
         return not self.links or len(self.links) >= longest
 
     with pytest.MonkeyPatch.context() as patch:
@@ -24,4 +24,11 @@ def chained_snapshots(longest: int = 4) -> Iterator[None]:
         patch.setattr(saving, "MOST_CELLS", 2)
         patch.setattr(epoch_bolt, "SLICE_SECS", 0.0)
         patch.setattr(epoch_bolt, "SLICE_SHARE", 0.0)
+        yield
+
+
+@pytest.fixture
+def maybe_chained(seed: int) -> Iterator[None]:
+    """With an odd seed, snapshots are chains of changes. For tests with a parameter `seed`."""
+    with chained_snapshots() if seed % 2 else nullcontext():
         yield

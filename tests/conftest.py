@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.chained_snapshots import maybe_chained
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
@@ -33,6 +34,7 @@ ONE_AT_A_TIME = {
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
+    "maybe_chained",
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_runtest_logreport",

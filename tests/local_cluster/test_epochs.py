@@ -7,15 +7,12 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local_cluster import LocalCluster
-from tests.chained_snapshots import chained_snapshots
 from tests.local_cluster.words_with_state import (
     Async,
     Batches,
@@ -44,13 +41,6 @@ from tests.local_cluster.words_with_state import (
     words,
 )
 from topology_api import Bolt, InvalidConfig, Replay, TopologyBuilder
-
-
-@pytest.fixture
-def maybe_chained(seed: int) -> Iterator[None]:
-    """With an odd seed, snapshots are chains of changes."""
-    with chained_snapshots() if seed % 2 else nullcontext():
-        yield
 
 
 @pytest.mark.usefixtures("maybe_chained")
@@ -391,30 +381,6 @@ def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:
         status = cluster.last_status("words")
     assert status.state == "FAILED"
     assert f"other users have access to {tmp_path}/words (mode 0777)" in status.errors[-1].render()
-
-
-@pytest.mark.parametrize("damage", ["newest is cut", "earlier is cut", "earlier is gone"])
-def test_a_damaged_snapshot_is_named_and_nothing_runs(tmp_path: Path, damage: str) -> None:
-    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
-    with LocalCluster(simulated_time=True) as cluster, chained_snapshots(100):
-        cluster.submit(words(Words(100, 60), Pass(), Count()), conf)
-        cluster.advance(1.1)
-    paths = sorted(
-        (tmp_path / "words" / "snapshots").glob("*-count.0"), key=lambda path: int(path.name.split("-")[0])
-    )
-    path = paths[-1 if damage.startswith("newest") else 1]
-    if damage.endswith("gone"):
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-1])
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(words(Words(100), Pass(), Count()), conf)
-        cluster.advance(1)
-        status = cluster.last_status("words")
-        assert status.state == "FAILED"
-        text = status.errors[-1].render()
-        assert path.name in text
-        assert ("No such file" if damage.endswith("gone") else f"snapshot {path.name} is damaged") in text
 
 
 def test_a_state_with_another_type_is_refused_by_name(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ MAY_IMPORT = {
     "msgspec": (
         "topology_api/state_rules.py",
         "worker/state/codecs.py",
+        "worker/state/merging.py",
+        "worker/state/saving.py",
         "worker/epochs/",
         "worker/loop/epoch_outside.py",
         "worker/tasks/epoch_spout.py",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,7 +9,6 @@ from typing import Any
 import pytest
 
 from squall.values import Incarnation
-from tests.chained_snapshots import chained_snapshots
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
@@ -119,13 +116,6 @@ def test_no_two_lives_of_a_spout_have_the_same_trees(tmp_path: Path) -> None:
         roots.add(first)
         net.kill("c")
         net.restart("c")
-
-
-@pytest.fixture
-def maybe_chained(seed: int) -> Iterator[None]:
-    """With an odd seed, snapshots are chains of changes."""
-    with chained_snapshots() if seed % 2 else nullcontext():
-        yield
 
 
 @pytest.mark.usefixtures("maybe_chained")

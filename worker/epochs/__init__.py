@@ -65,7 +65,16 @@ until their commit, and they are emitted again before anything new; a snapshot h
 So its tuples count once unless its own process dies, and then at most once.
 
 **Nothing that a rewind may need is removed** (`snapshot_files`). Swept is what no kept commit names and no commit can name
-any more: its rewind number is smaller than the newest, or it is the newest and a later epoch is committed.
+any more: its rewind number is smaller than the newest, or it is the newest and a later epoch is committed. A commit names
+the newest file of each task, and the epoch of the oldest one upon which that builds: what is between them is kept.
+
+**A snapshot may be a chain of files** (`snapshot_chain`): a whole one, and those after it that hold what had changed. Each
+names those before it with their digests. Since barrier n+1 follows commit n, changes always build upon a committed snapshot; a rewind
+returns the chain to that of the commit.
+
+**A task goes on while its snapshot is encoded** (`participant`, `worker.state.saving`). What the snapshot holds is taken at the
+marker; its file is written when all parts are encoded, and only then may the epoch be committed. A rewind drops what is
+unfinished.
 
 What is around the cores
 ------------------------
@@ -73,6 +82,6 @@ What is around the cores
 Inputs are method calls, outputs are lists of effects, in the order in which they have to be done. The caller owns stores,
 links, user code, inboxes, outboxes and clocks. It must deliver control messages between two living processes in order and
 once, must not deliver `RestoreTask` before the worker follows the assignment that it names, and must drop the effects of
-calls that were running when a task was stopped. Full snapshots only; each task reads its snapshot back. Key groups, merging
-of changes and rewinding in memory come on top of this and are measured against it.
+calls that were running when a task was stopped. Each task reads its snapshot back: rewinding in memory comes on top of this
+and is measured against it.
 """

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from squall.security.private_files import own_folder
 from squall.stores.files import Files, FilesUnavailable
@@ -86,7 +86,8 @@ class EpochFiles:
     def write_snapshot(self, file: SnapshotFile, data: bytes | bytearray) -> None:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
         self.doing = f"writing {self.folder}/{SNAPSHOTS}/{file.name}"
-        self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
+        # A copy as bytes would hold up all threads; stores take whatever can be written.
+        self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", cast(bytes, data))
 
     def keep_snapshot(self, data: SnapshotData) -> SnapshotFile:
         """Write a snapshot that was put together; return its name and digest."""

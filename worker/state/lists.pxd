@@ -20,6 +20,5 @@ cdef class ListHandle(StateHandle):
     cpdef begin(self)
     cpdef keep_all(self)
     cpdef undo(self)
-    cpdef mark_at_hand(self)
     cpdef kept(self, cell)
     cpdef drop(self, key)

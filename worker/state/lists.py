@@ -51,6 +51,9 @@ class ListHandle(StateHandle):
             if min(times, default=oldest + 1) <= oldest:
                 self.keep_all()
                 kept = [at for at, time in enumerate(times) if time > oldest]
+                if not kept:
+                    self.drop(key)
+                    return []
                 elements[:] = [elements[at] for at in kept]
                 times[:] = [times[at] for at in kept]
         return elements
@@ -211,9 +214,6 @@ class ListHandle(StateHandle):
                 self.drop(key)
 
     # Snapshots.
-
-    def mark_at_hand(self) -> None:
-        self.mark(self.table.key)
 
     def kept(self, cell: Any) -> Any:
         elements = self.cells.get(cell)

@@ -23,4 +23,5 @@ cdef class MapHandle(StateHandle):
 
 cdef class MarkingMapHandle(MapHandle):
     cpdef keep_old(self, item)
+    cpdef mark_at_hand(self)
     cpdef kept(self, cell)

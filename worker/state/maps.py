@@ -274,6 +274,9 @@ class MarkingMapHandle(MapHandle):
                 self.mark(cell)
             MapHandle.sweep(self, now, most)
 
+    def mark_at_hand(self) -> None:
+        pass
+
     def kept(self, cell: Any) -> Any:
         key, item = cell
         found = self.cells.get(key, {}).get(item, NONE)

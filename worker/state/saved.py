@@ -61,7 +61,7 @@ def load_parts(
 
 
 def shifted(from_wall: Clock, shift: float, time: float) -> float:
-    """Return a time that was saved before somebody moved the wall clock by `shift` seconds."""
+    """Return a time that was saved before the wall clock was moved by `shift` seconds."""
     return from_wall(time + shift)
 
 
@@ -175,6 +175,8 @@ def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
                 written[key, item] = now if time is None else from_wall(time[place])
         else:
             assert isinstance(handle, ListHandle)
+            if not value:
+                continue  # an earlier release has saved lists whose elements were all over
             handle.cells[key] = [decode(part) for part in value]
             if expiry is not None:
                 handle.times[key] = [now] * len(value) if time is None else [from_wall(each) for each in time]

@@ -118,10 +118,10 @@ class StateSaving:
     def parts_of(self, handle: StateHandle) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
         put = self.putter(handle)
-        is_map, frozen = isinstance(handle, MapHandle), handle.frozen
+        frozen = handle.frozen
         if self.is_simple(handle):
             yield from self.simple_parts(handle)
-        elif is_map and self.whole:
+        elif isinstance(handle, MapHandle) and self.whole:
             yield from self.parts_of_maps(handle, put)
         while handle.waiting:
             part, size = begin_part(handle), 0

@@ -143,6 +143,7 @@ class StateHandle:
 
     def mark_at_hand(self) -> None:
         """The cell of the key at hand is about to change. A map marks each item instead."""
+        self.mark(self.table.key)
 
     def kept(self, cell: Any) -> Any:
         """Return (value, time of writing or None) of a cell, in a form that does not change: parts of a mutable type are

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from copy import deepcopy
 from typing import Any
 
@@ -91,7 +92,7 @@ class Task:
 
 
 class Ahead:
-    """A wall clock that somebody moves."""
+    """A wall clock that may be moved."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -189,3 +190,18 @@ def test_whole_snapshot_and_changes_say_what_was_there_at_the_last_marker(
         story.begin(not story.chain)
         while story.saving is not None:
             story.slice()
+
+
+def test_a_list_whose_elements_are_all_over_is_gone() -> None:
+    """Also if it was read since, so that it is empty. It could not be loaded before."""
+    clock = Clock()
+    task = Task(clock)
+    task.call("x", [("brief.append", 1)], True)
+    clock.time = 6.0
+    task.call("x", [("brief.reverse", 0)], True)
+    saved = save_states(task.states, lambda time: time)
+    assert saved["brief"]["values"] == []
+    saved["brief"] = {**saved["brief"], "keys": pickle.dumps(["x"]), "values": [[]], "times": [[]]}
+    again = Task(clock)
+    load_states(again.states, saved, lambda time: time)
+    assert again.states["brief"].cells == {}  # type: ignore[attr-defined]
