@@ -69,8 +69,8 @@ any more: its rewind number is smaller than the newest, or it is the newest and 
 the newest file of each task, and the epoch of the oldest one upon which that builds: what is between them is kept.
 
 **A snapshot may be a chain of files** (`snapshot_chain`): a whole one, and those after it that hold what had changed. Each
-names those before it with their digests. Since barrier n+1 follows commit n, changes always build upon a committed snapshot; a rewind
-returns the chain to that of the commit.
+names those before it with their digests. Since barrier n+1 follows commit n, changes always build upon a committed snapshot;
+a rewind returns the chain to that of the commit.
 
 **A task goes on while its snapshot is encoded** (`participant`, `worker.state.saving`). What the snapshot holds is taken at the
 marker; its file is written when all parts are encoded, and only then may the epoch be committed. A rewind drops what is

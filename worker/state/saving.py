@@ -2,7 +2,7 @@
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
 saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
-snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 10 ms for a million of them;
+snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
 taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock.
 Must not know: tasks, files, when a snapshot is whole.
@@ -17,7 +17,7 @@ import msgspec
 
 from topology_api.packing import dumps_by_value
 from worker.state.codecs import Codec
-from worker.state.keys import original
+from worker.state.keys import BoxedKey, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
@@ -167,8 +167,12 @@ class StateSaving:
         waiting, frozen, get = handle.waiting, handle.frozen, handle.cells.get
         encode = msgspec.msgpack.encode
         while waiting:
-            pop = waiting.pop
-            cells = [pop() for _ in range(min(MOST_CELLS, len(waiting)))]
+            if self.whole:
+                cells = waiting[-MOST_CELLS:]
+                del waiting[-MOST_CELLS:]
+            else:
+                pop = waiting.pop
+                cells = [pop() for _ in range(min(MOST_CELLS, len(waiting)))]
             if self.whole and frozen:
                 cells = [cell for cell in cells if cell not in frozen]
             values = list(map(get, cells))
@@ -184,7 +188,8 @@ class StateSaving:
                     handle.table.key = cell
                     handle.codec.encode(value, handle)
                 raise
-            part["keys"] = list(map(original, cells))
+            boxed = BoxedKey in set(map(type, cells))
+            part["keys"] = list(map(original, cells)) if boxed else cells
             yield part
 
     # A cell.
