@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import random
 import signal
+import sqlite3
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +82,22 @@ def test_each_row_is_in_the_table_once_and_an_epoch_of_all_tasks_is_one_batch(
     assert any(len({file.path.split("~")[2][-1] for file in entry.files}) > 1 for entry in entries)
     assert len({entry.batch.writer_id for entry in entries}) == 1
     assert_tidy(table)
+
+
+def test_the_example_of_accounts_has_each_entry_once_in_the_table_too(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[2] / "examples"))
+    accounts = importlib.import_module("accounts")
+    names = [str(tmp_path / name) for name in ("transfers.txt", "accounts.sqlite", "state", "table")]
+    for last in (False, True):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(accounts.topology(*names))
+            cluster.advance(120 if last else 0.05)
+            assert not last or cluster.last_status("accounts").state == "COMPLETED"
+    with contextlib.closing(sqlite3.connect(names[1])) as connection:
+        booked = connection.execute("select account, transfer, amount, balance from entry").fetchall()
+    assert rows_of(spark, Path(names[3])) == Counter(booked) and len(set(booked)) == 4_000
 
 
 class Spoils(Pass):

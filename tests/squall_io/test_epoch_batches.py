@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from squall.stores.files import FilesRefused, FilesUnavailable
+from squall_io.files import FileSpout
+from squall_io.spark import SparkSink
 from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
@@ -33,6 +35,9 @@ from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.spouts.positions import Unit
 from tests.squall_io.memory_files import MemoryFiles, Step
 from tests.squall_io.sink_world import SinkWorld, gated
+from topology_api import TopologyBuilder
+from topology_api.epoch_rules import epoch_secs
+from topology_api.guarantees import guarantees
 
 LINEAGE = "0123456789abcdef"
 BY = Shower("words", "words-1", "store", (1, 0))
@@ -210,6 +215,20 @@ def test_all_tasks_of_a_sink_write_with_one_schema_whatever_others_add() -> None
     wider = agree_on_schema(files, parse_schema("word string, count bigint, at timestamp"))
     assert oldest_schema_for(files, wanted, agree_on_schema(files, wanted)) == first
     assert oldest_schema_for(files, wider.schema, wider) == wider
+
+
+@pytest.mark.parametrize(
+    ("conf", "level"), [({"topology.state.path": "file:///s"}, "exactly-once"), ({}, "at-least-once")]
+)
+def test_squall_explain_knows_that_each_row_is_there_once(conf: dict[str, str], level: str) -> None:
+    builder = TopologyBuilder("lines")
+    builder.set_spout("lines", FileSpout("/lines.txt"))
+    sink = SparkSink("/table", "line string", batch_interval=60)
+    builder.set_bolt("store", sink, parallelism=2).shuffle_grouping("lines")
+    topology = builder.build()
+    found = guarantees(topology, conf)
+    assert ([pair.level for pair in found.pairs], found.refused) == ([level], ())
+    assert epoch_secs(topology, {"topology.epoch.secs": None}) == 60
 
 
 # A task of the sink.

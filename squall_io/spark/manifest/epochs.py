@@ -16,26 +16,29 @@ The log commits the epoch; then each task *shows* its part. The first one shows 
 8. sweep    what this task has staged for earlier epochs is deleted.
 
 **Why it is right.** An epoch number is never used twice, not even for an epoch that was never committed (`worker.epochs`). So
-all parts of an epoch that the log has committed are from one attempt at it, and each task has at most one: a task that is told
-again to stage continues with the same part. Parts of frozen processes are of epochs that are void.
+all parts of an epoch that the log has committed are from one attempt at it, and each task has at most one: a task that has to
+stage again continues with the same part. Parts of frozen processes are of epochs that are void.
 
 *Whole.* All records of an epoch were put before it was committed, and none is deleted before the batch's entry is put. So
-whoever reads the records after the commit, and then finds no entry, has read them all, with one exception: the entry was put,
-then a checkpoint has taken it over and its file was deleted. An entry that is put then does not count: in a checkpoint is one
-of the same name, and readers take that one (`state`). A reader sees a batch by one entry, so it sees all rows of the epoch or
-none.
+a task that reads the records after the commit, and then finds no entry, has read them all, with one exception: the entry was
+put, then a checkpoint has taken it over and its file was deleted. An entry that is put then does not count: the checkpoint has
+one of the same name, and readers take that one (`state`). A reader sees a batch by one entry, so it sees all rows of the epoch
+or none.
 
-*Once.* All tasks name an epoch's batch alike, so the table has it once however often, and by whomever, it is shown. A process
+*Once.* All tasks name an epoch's batch alike, so the table has it once however often it is shown. A process
 that was frozen at any step, and goes on later, finds the entry, or puts it again without effect; it finds the files where they
 are, or moves them to the same places.
 
 *Nothing is deleted that a commit names.* Step 7 deletes what the entry has made needless. Step 8 deletes parts of earlier
 epochs of this task alone, and of tasks whose place it has taken (index j goes to j mod parallelism): it shows epochs in their
-order, so what is left of earlier ones is void. Nobody claims the writer id of such a batch, so no other sweeper takes it for a
+order, so what is left of earlier ones is void. No task claims the writer id of such a batch, so no other sweeper takes it for a
 dead task's: who only sees the table cannot know which epochs the log has committed.
 
 If the state is an older copy of itself, epochs may be committed again, with other rows: then the entry that is there has not
-the part that is shown, and `BatchConflict` says so. Must not know: Spark, logs, tuples."""
+the part that is shown, and `BatchConflict` says so. Parts that another submission has staged for the epoch are left out: they
+are from before the copy.
+Must not know: Spark, logs, tuples.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +72,7 @@ class StagedFile(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Part(msgspec.Struct, frozen=True):
+class EpochPart(msgspec.Struct, frozen=True):
     """What one task has staged for an epoch."""
 
     #: `<index>~<random>`.
@@ -102,7 +105,9 @@ def index_of(part: str) -> int:
     return int(part.partition("~")[0])
 
 
-def list_part(files: Files, batch: BatchName, name: str, topology_id: str, schema: int, rows: int) -> Part:
+def list_part(
+    files: Files, batch: BatchName, name: str, topology_id: str, schema: int, rows: int
+) -> EpochPart:
     """Find what Spark wrote for a part (step 2). Raises `BatchLost` if there is nothing."""
     folder = batch.attempt(name)
     below = len(folder) + 1
@@ -119,10 +124,10 @@ def list_part(files: Files, batch: BatchName, name: str, topology_id: str, schem
         place = batch.data_file(name, number, suffix_of(file))
         target = f"{directory}/{place}" if directory else place
         found.append(StagedFile(status.path, target, status.size, digest))
-    return Part(name, topology_id, schema, rows, tuple(found))
+    return EpochPart(name, topology_id, schema, rows, tuple(found))
 
 
-def put_part(files: Files, batch: BatchName, part: Part) -> None:
+def put_part(files: Files, batch: BatchName, part: EpochPart) -> None:
     """Put the record of a part (step 3). If the answer is lost, put the same part again."""
     files.replace(batch.part_record(index_of(part.name)), seal(PART, part))
 
@@ -206,7 +211,7 @@ def _is_of(part: int | None, index: int, parallelism: int) -> bool:
     return part is not None and part % parallelism == index
 
 
-def _read_parts(files: Files, batch: BatchName) -> list[Part]:
+def _read_parts(files: Files, batch: BatchName) -> list[EpochPart]:
     """Return the parts of an epoch that have a record, by index."""
     records = [status for status in files.list(batch.staging) if _is_record(status)]
     found = map_concurrently(lambda status: _read_part(files, batch, status.path), records)
@@ -217,10 +222,10 @@ def _is_record(status: FileStatus) -> bool:
     return status.name.endswith(".json") and layout.part_index(status.name) is not None
 
 
-def _read_part(files: Files, batch: BatchName, path: str) -> Part | None:
+def _read_part(files: Files, batch: BatchName, path: str) -> EpochPart | None:
     """Return a part; None if another task has made the epoch visible meanwhile."""
     try:
-        part = decode(PART, Part, files.read(path), path)
+        part = decode(PART, EpochPart, files.read(path), path)
     except AbsentFile:
         return None
     if layout.part_index(part.name) is None or batch.part_record(index_of(part.name)) != path:
@@ -274,4 +279,4 @@ def _require_part(files: Files, paths: Collection[str], batch: BatchName, name: 
     )
 
 
-build_type_info(StagedFile, Part)
+build_type_info(StagedFile, EpochPart)

@@ -20,7 +20,7 @@ PATH/                                            the table; every path below is 
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
 so files that tasks of a failed attempt still write are never among the files of a later attempt.
-The batch of an *epoch* of a topology with state is `state~~<lineage>.<component>.0.1.<epoch>`: nobody claims its writer id. A
+The batch of an *epoch* of a topology with state is `state~~<lineage>.<component>.0.1.<epoch>`: no task claims its writer id. A
 *part* of it is `<index>~<random>`, which has a folder as an attempt has (see `epochs`).
 Must not know: file systems, what the files hold.
 """

@@ -169,7 +169,7 @@ def _stop_shared(shared: _SharedSession) -> None:
 
 
 def _stop_unused(shared: _SharedSession, leases: int) -> None:
-    """Stop a session if nobody has taken a lease since this number of leases."""
+    """Stop a session if no lease was taken since this number of leases."""
     with _hold(lambda: None):
         if _process.shared is shared and shared.leases == leases:
             _stop_shared(shared)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_io.spark.manifest.commit import BatchLost
 from squall_io.spark.manifest.epochs import (
-    Part,
+    EpochPart,
     Shower,
     drop_part,
     list_part,
@@ -52,7 +52,7 @@ class _Staging:
     #: The part's name, once Spark has written its rows; "": it has not.
     written: str = ""
     #: The part, once it may be recorded.
-    part: Part | None = None
+    part: EpochPart | None = None
 
 
 class EpochWriter(SinkTable):
