@@ -9,6 +9,7 @@ import random
 import signal
 import sqlite3
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +130,14 @@ class Collect(Bolt):
         Collect.got.append(tuple(tup.values))
 
 
+def has_more(table: Path, count: int) -> bool:
+    return table.exists() and len(entries_of(table)) > count
+
+
+def has_ended(cluster: LocalCluster, pid: int) -> bool:
+    return all(worker.pid != pid for worker in cluster.workers("words"))
+
+
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 def test_each_row_is_in_the_table_once_when_workers_are_killed_again_and_again(
     spark: SparkSession, tmp_path: Path, kills: int
@@ -139,16 +148,11 @@ def test_each_row_is_in_the_table_once_when_workers_are_killed_again_and_again(
     with LocalCluster(processes=True) as cluster:
         cluster.submit(words(Finite(count, 500), sink), conf_at(tmp_path, **{"topology.workers": 2}))
         for _ in range(kills):
-            before = len(entries_of(table)) if table.exists() else 0
-            eventually(
-                lambda before=before: table.exists() and len(entries_of(table)) > before,
-                120,  # type: ignore[misc]
-            )
+            before = entries_of(table) if table.exists() else []
+            eventually(partial(has_more, table, len(before)), 120)
             worker = draw.choice(cluster.workers("words"))
             os.kill(worker.pid, signal.SIGKILL)
-            eventually(
-                lambda worker=worker: all(each.pid != worker.pid for each in cluster.workers("words")), 60
-            )  # type: ignore[misc]
+            eventually(partial(has_ended, cluster, worker.pid))
         cluster.wait("words", 200)
     assert rows_of(spark, table) == expected(count)
     assert_tidy(table)
