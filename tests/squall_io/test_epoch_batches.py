@@ -154,6 +154,14 @@ def test_a_void_part_is_deleted_and_the_others_stay() -> None:
     )
 
 
+def test_a_part_that_was_staged_again_stays_when_the_first_one_is_dropped() -> None:
+    files = MemoryFiles()
+    void, good = staged(files, 7), staged(files, 7)
+    drop_part(files, batch(7), void)
+    assert shown(files, 7, good)
+    assert entries(files)[0].rows == 2
+
+
 def test_leftovers_of_earlier_epochs_are_deleted_by_the_tasks_that_may_know() -> None:
     files = MemoryFiles()
     parts = {(epoch, index): staged(files, epoch, index) for epoch in (5, 6, 8, 9) for index in (0, 1, 2, 3)}

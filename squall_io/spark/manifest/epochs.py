@@ -134,7 +134,10 @@ def put_part(files: Files, batch: BatchName, part: EpochPart) -> None:
 
 def drop_part(files: Files, batch: BatchName, name: str) -> None:
     """Delete a part of an epoch that is void."""
-    files.delete(batch.part_record(index_of(name)))
+    path = batch.part_record(index_of(name))
+    part = _read_part(files, batch, path)
+    if part is not None and part.name == name:  # otherwise the task has staged again
+        files.delete(path)
     files.delete(batch.attempt(name))
 
 
