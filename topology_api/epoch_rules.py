@@ -8,10 +8,14 @@ from typing import Final
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt, Bolt
+from topology_api.staged_sink import StagedSink
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
 ACKING: Final = "topology.acking"
+EPOCH_SECS: Final = "topology.epoch.secs"
+#: Seconds of an epoch in a topology without a staged sink.
+DEFAULT_SECS: Final = 1.0
 _WHY: Final = f"in a topology with {STATE_PATH}"
 CYCLE: Final = f"form a cycle, which is not supported {_WHY} in this release"
 
@@ -27,6 +31,19 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
     for spec in topology.bolts:
         if (problem := bolt_problem(topology.load(spec.id))) is not None:
             yield f"component {spec.id!r} {problem[0]}: {problem[1]}"
+
+
+def epoch_secs(topology: Topology, conf: Mapping[str, object]) -> float:
+    """Return how often an epoch ends, in seconds: `topology.epoch.secs`, or the longest `batch_interval` of a staged sink,
+    whose readers get something for each epoch: a file, or a batch in a table.
+    """
+    given = conf[EPOCH_SECS]
+    if isinstance(given, (int, float)):
+        return float(given)
+    sinks = (topology.load(spec.id) for spec in topology.bolts)
+    return max(
+        (float(sink.batch_interval) for sink in sinks if isinstance(sink, StagedSink)), default=DEFAULT_SECS
+    )
 
 
 def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:

@@ -215,10 +215,10 @@ _TABLE = (
         _or_null(_one_of("exactly-once"), "nothing"),
     ),
     Option(
-        "topology.epoch.secs", (int, float), 1.0, "seconds", "topology",
+        "topology.epoch.secs", (int, float, type(None)), None, "seconds", "topology",
         "How often the state at topology.state.path is committed. What happened since the last commit is done again after a "
-        "failure.",
-        _seconds(),
+        "failure. Null: 1 second, or, if there are staged sinks, the longest of their batch_interval.",
+        _or_null(_seconds(), "the interval of the sinks"),
     ),
     Option(
         "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",

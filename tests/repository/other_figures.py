@@ -41,6 +41,7 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/spark-reprocessing.md": ("merge rows of one hour",),
     "docs/spark-sink.md": (
         "should set `until` at least a minute in the past",
+        "epochs of one second would make 86,400 batches a day",
         "`waiting for storage for 40 s: ...`",
         "Spark's default is 1 GB",
         "three replicas and 128 MB",

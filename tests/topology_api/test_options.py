@@ -29,7 +29,7 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.outage.give.up.secs": 3600,
     "topology.state.path": None,
     "topology.require": None,
-    "topology.epoch.secs": 1.0,
+    "topology.epoch.secs": None,
     "topology.epoch.uncommitted": 1_000_000,
     "topology.epoch.keep": 10,
     "topology.bolt.hang.secs": 60,

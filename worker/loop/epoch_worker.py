@@ -17,6 +17,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
+from topology_api.epoch_rules import epoch_secs
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -97,7 +98,7 @@ class EpochWorker(Worker):
             f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}",
             max(plan.version, plan.incarnation.version),
             dict.fromkeys(plan.names.values(), plan.incarnation.restart),
-            float(plan.conf["topology.epoch.secs"]),
+            epoch_secs(plan.topology, plan.conf),
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
@@ -128,6 +129,8 @@ class EpochWorker(Worker):
         for task in list(self.tasks.values()):
             if task in kept:
                 continue
+            if isinstance(task, EpochBoltTask):
+                task.stopped = True  # a call that waits for the outside can end now
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten
