@@ -17,7 +17,8 @@ from worker.epochs.snapshot_files import (
     TaskSnapshot,
     encode_snapshot,
 )
-from worker.loop.epoch_store import EpochFiles, ThreadCalls
+from worker.loop.epoch_store import EpochFiles
+from worker.loop.store_calls import ThreadCalls
 
 LEAD = LeadRecord("a:1", "a", 1)
 
@@ -65,7 +66,7 @@ def test_a_sweep_leaves_what_a_commit_names(files: EpochFiles, tmp_path: Path) -
 
 
 def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("worker.loop.store_calls.FIRST_PAUSE", 0.001)
     answered, tries = threading.Event(), 0
     calls = ThreadCalls("words", answered.set)
     reasons = []
@@ -91,7 +92,7 @@ def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer decides what comes next; but there is a pause, so that a full disk does not keep a processor busy."""
-    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("worker.loop.store_calls.FIRST_PAUSE", 0.001)
     answered = threading.Event()
     calls = ThreadCalls("words", answered.set)
     tries = 0
@@ -107,7 +108,7 @@ def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pyt
         assert answered.wait(60)
         assert calls.answers.pop()[1:] == (PutAnswer.UNKNOWN, None)
         assert calls.waits_for == "no space left on device"
-        assert calls._pause == pytest.approx(pause)
+        assert calls.pause == pytest.approx(pause)
     assert tries == 3
     calls.stop()
 

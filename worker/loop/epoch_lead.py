@@ -23,8 +23,9 @@ from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
 from worker.epochs.snapshot_files import SweepFiles
 from worker.loop.epoch_mail import EpochMail
-from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.rescale import misfits
+from worker.loop.store_calls import StoreCalls
 
 _log = logging.getLogger(__name__)
 
@@ -80,14 +81,15 @@ class EpochLead:
     def watch_the_end(self, now: float) -> None:
         """Log which tasks hold up the end of an epoch, once, if it takes long."""
         coordinator = self.coordinator
-        if coordinator.phase is not EpochPhase.ALIGNING:
+        if coordinator.phase not in (EpochPhase.ALIGNING, EpochPhase.COMMITTING):
             self.ending_since = now
         elif self.ending_since is not None and now - self.ending_since >= max(LONG_END, coordinator.interval):
+            away = self.calls.waits_for
             _log.warning(
                 "epoch %d has not ended for %.0f s: it waits for %s",
                 coordinator.view.next_epoch,
                 now - self.ending_since,
-                ", ".join(sorted(coordinator.waiting)) or "the store",
+                f"the store: {away}" if away else ", ".join(sorted(coordinator.waiting)) or "the store",
             )
             self.ending_since = None
 

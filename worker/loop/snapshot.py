@@ -14,6 +14,7 @@ from typing import Final
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
+from worker.loop.epoch_worker import EpochWorker
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
@@ -30,6 +31,7 @@ LONGEST_READING: Final = 10.0
 _numbers = count(1)
 #: A call is shown once it has run for this many seconds.
 SHOWN_SECONDS: Final = 1.0
+WAITS_FOR_COMMIT: Final = "waits for a commit"
 #: Tuples without a verdict are shown once the first has waited for this many seconds.
 UNDECIDED_SECONDS: Final = 5.0
 
@@ -90,6 +92,8 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
                 task.id, tried.tuples, tried.since, tried.until, text
             )
         reason = idle_reason(task) or held_up_by(task, worker.running)
+        if reason == WAITS_FOR_COMMIT and isinstance(worker, EpochWorker) and worker.calls.waits_for:
+            reason = short_line(f"waits for the state store: {worker.calls.waits_for}")
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
@@ -153,7 +157,7 @@ def idle_reason(task: SpoutTask) -> str:
     if task.blocked:
         return "backpressure"
     if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
-        return "waits for a commit"
+        return WAITS_FOR_COMMIT
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before
