@@ -135,6 +135,8 @@ def test_with_a_state_path_a_killed_topology_goes_on_behind_its_last_commit(
         builder = TopologyBuilder("reader", {**conf, "topology.max.spout.pending": 3})
         builder.set_spout("rows", SlowRows(files.root, "number"), parallelism=2)
         builder.set_bolt("out", FileSink(tmp_path / "out", "jsonl")).shuffle_grouping("rows")
+        parquet = FileSink(tmp_path / "parquet", "parquet", schema="number bigint NOT NULL")
+        builder.set_bolt("parquet", parquet).shuffle_grouping("rows")
         with LocalCluster(simulated_time=True) as cluster:
             cluster.submit(builder.build())
             cluster.advance(200 if last else 0.45)
@@ -142,6 +144,9 @@ def test_with_a_state_path_a_killed_topology_goes_on_behind_its_last_commit(
     texts = [path.read_text() for path in (tmp_path / "out").glob("*.jsonl")]
     rows = [json.loads(line)["number"] for text in texts for line in text.splitlines()]
     assert sorted(rows) == list(range(60))
+    frame = spark.read.parquet(str(tmp_path / "parquet"))
+    assert sorted(row.number for row in frame.collect()) == list(range(60))
+    assert len(list((tmp_path / "parquet").glob("*.parquet"))) > 1
 
 
 class SlowRows(CommittedRows):
