@@ -19,7 +19,7 @@ from squall.stores.files import FilesUnavailable
 from squall_cli.main import squall
 from squall_io.spark import CommittedRows, HdfsLines
 from squall_io.spark.spouts import reading_spout
-from squall_io.spark.spouts.positions import EmittedSoFar, LostInput, digest_of_snapshot
+from squall_io.spark.spouts.positions import EmittedSoFar, LostInput, PositionRecord, digest_of_snapshot
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Replay, StatefulBolt, TokenSink, Topology, TopologyBuilder, Tuple, ValueState
@@ -118,7 +118,8 @@ def test_each_line_counts_once_however_often_the_topology_starts_again(
             wanted += write(text, range(4 * start, 4 * start + 2))
         spout = SlowLines(str(text), split_bytes=1024, follow=follow, replay=REPLAY)
         with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
-            cluster.submit(topology(spout), conf_at(tmp_path, **{"topology.workers": draw.choice([1, 2])}))
+            conf = conf_at(tmp_path, **{"topology.workers": draw.choice([1, 2])})
+            cluster.submit(topology(spout, draw.choice([3, 3, 1, 4])), conf)
             cluster.advance(60 if start == 3 else draw.uniform(0.1, 1.5))
             status = cluster.last_status("reader")
             assert status.errors == () or "as the test has it" in status.errors[-1].render()
@@ -147,6 +148,18 @@ def test_positions_of_earlier_runs_without_a_state_path_are_where_it_begins(tmp_
     assert counted(tmp_path) == dict.fromkeys(wanted, 1)
     after = {path: path.read_bytes() for path in (tmp_path / "positions" / "tasks").iterdir()}
     assert after == before, "positions are in the commits, not there"
+
+
+def test_a_task_that_had_finished_keeps_its_position_for_another_number_of_tasks(tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    wanted = write(text, range(1), lines=5) + write(text, range(1, 2), lines=100)
+    for tasks, secs in ((2, 0.8), (2, 0.8), (2, 0.5), (1, 60)):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology(SlowLines(str(text), replay=REPLAY), tasks), conf_at(tmp_path))
+            cluster.advance(secs)
+            state = cluster.last_status("reader").state
+            assert state == ("ACTIVE" if secs < 1 else "COMPLETED")
+    assert counted(tmp_path) == dict.fromkeys(wanted, 1)
 
 
 def test_what_the_positions_refer_to_must_be_there(tmp_path: Path) -> None:
@@ -241,13 +254,13 @@ def test_each_committed_row_counts_once_however_often_the_topology_starts_again(
             task.put({"part.parquet": data.getvalue()}, rows=len(rows), committed=float(len(wanted)))
             wanted.extend(rows)
 
-    commit(16)
+    commit(30)
     for start in range(4):
         if start and follow:
             commit(3)
         spout = SlowRows(f"{tmp_path}/table", "line", follow=follow, replay=REPLAY)
         with LocalCluster(simulated_time=True, seed=start) as cluster:
-            cluster.submit(topology(spout, 2), conf_at(tmp_path))
+            cluster.submit(topology(spout, [2, 2, 3, 1][start]), conf_at(tmp_path))
             cluster.advance(60 if start == 3 else draw.uniform(0.3, 0.6))
             state = cluster.last_status("reader").state
             assert start == 3 or state == "ACTIVE"
@@ -257,7 +270,7 @@ def test_each_committed_row_counts_once_however_often_the_topology_starts_again(
 
 def test_a_batch_that_is_gone_from_the_middle_of_its_rows_is_named(tmp_path: Path) -> None:
     """Reading on would leave out the rest of its rows."""
-    begin = EmittedSoFar("reader-1", None, digest_of_snapshot({}), {}, [("", 7, 12)])
+    begin = EmittedSoFar("reader-1", None, digest_of_snapshot({}), [PositionRecord(0, 1, {}, [("", 7, 12)])])
     write(tmp_path / "text", range(2))
     spout = HdfsLines(f"{tmp_path}/text", follow=True)
     context: Any = SimpleNamespace(

@@ -88,6 +88,8 @@ class EpochSpoutTask(SpoutTask):
     survived: bool
     #: Whether calls of `ack` are being made.
     acking: bool
+    #: The position of a spout that had finished before this object was made, and was not rewound.
+    last_position: Any
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -97,6 +99,7 @@ class EpochSpoutTask(SpoutTask):
         self.markers, self.reached = [], []
         self.halted = self.survived = False
         self.acking = False
+        self.last_position = None
 
     # Markers.
 
@@ -117,7 +120,7 @@ class EpochSpoutTask(SpoutTask):
         content.finished = self.finished
         if self.rewindable:
             try:
-                content.position = msgspec.msgpack.encode(self.instance.position())
+                content.position = self.last_position or msgspec.msgpack.encode(self.instance.position())
             except BaseException as error:  # without a position nothing can be committed
                 self.report("position", error)
                 self.crash_on_error = True
@@ -146,7 +149,7 @@ class EpochSpoutTask(SpoutTask):
 
     def begin_with(self, snapshot: TaskSnapshot | None) -> None:
         """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on."""
-        position = None
+        position, several = None, []
         if snapshot is not None:
             # One that goes on may have finished since the commit.
             self.finished = snapshot.finished or (self.survived and self.finished)
@@ -154,10 +157,20 @@ class EpochSpoutTask(SpoutTask):
             try:
                 fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
+                several = [msgspec.msgpack.decode(each) for each in snapshot.state.get("positions", ())]
             except Exception as error:
                 self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
                 return
-        if self.rewindable and not self.finished and not self.call("rewind", position):
+        if not self.rewindable or self.finished:
+            self.last_position = snapshot.position if snapshot is not None and not several else None
+            return
+        if several:  # their number of tasks was another one
+            try:
+                position = self.instance.merge_positions(several)
+            except BaseException as error:
+                self.abandoned = self.report("merge_positions", error)
+                return
+        if not self.call("rewind", position):
             self.abandoned = self.reports[-1]
 
     # Final calls.

@@ -24,7 +24,7 @@ import re
 import zlib
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -249,13 +249,17 @@ class EmittedSoFar(msgspec.Struct):
     folder: str | None = None
     #: The digest of what the tasks have agreed on; None: this task has not read that yet.
     agreed: str | None = None
-    #: As in `PositionRecord`.
-    done: dict[str, list[tuple[int, int]]] = {}
-    begun: list[tuple[str, int, int]] = []
+    #: What the task has emitted; or, if the number of tasks was another one, what each of those has.
+    records: list[PositionRecord] = []
 
-    def record(self, index: int, parallelism: int) -> PositionRecord:
-        """Return the same as the record of a task."""
-        return PositionRecord(index, parallelism, self.done, self.begun)
+
+def merged(positions: Sequence[EmittedSoFar]) -> EmittedSoFar:
+    """Return what all tasks have emitted, for those of another parallelism."""
+    first = next((each for each in positions if each.folder is not None), positions[0])
+    # A task that has not agreed has not seen what the folder knows of its share, either.
+    agreed = first.agreed if all(each.agreed for each in positions) else None
+    records = [record for each in positions for record in each.records]
+    return EmittedSoFar(first.submission, first.folder, agreed, records)
 
 
 # The folder

@@ -34,6 +34,7 @@ from squall_io.spark.spouts.positions import (
     Positions,
     ReaderIdentity,
     Unit,
+    merged,
 )
 from squall_io.spark.spouts.steady_stores import open_steady
 from topology_api import Failure, Fields, InvalidConfig, Replay, RewindableSpout, SquallError
@@ -130,6 +131,11 @@ class ReadingSpout(RewindableSpout):
         self._task.close()
         self._task = ReadingTask(self._units(), self._context, self._positions, begin)
         self._start()
+
+    def merge_positions(self, positions: list[Any]) -> dict[str, Any]:
+        """Return what all tasks have emitted. Each task finds what is left for it, whatever their number was."""
+        found: dict[str, Any] = msgspec.to_builtins(merged(msgspec.convert(positions, list[EmittedSoFar])))
+        return found
 
     def next_tuple(self) -> float | None:
         """Emit the next line or row."""
@@ -285,10 +291,10 @@ class ReadingTask:
         self._positions = Positions(context.index, context.parallelism)
         owner = positions.owner_name(context.topology_id, context.incarnation)
         records = PositionRecords(self._store, self._positions, owner)
-        if begin is not None and begin.agreed:
-            self._positions.learn(begin.record(context.index, context.parallelism))
-        else:
+        if begin is None or not begin.agreed:
             records.load()
+        for record in [] if begin is None else begin.records:
+            self._positions.learn(record)
         self._undone.clear()
         self._left.clear()
         self._queue(units.units(snapshot))
@@ -364,8 +370,7 @@ class ReadingTask:
         begin = self._begin
         assert begin is not None
         if self._started:
-            record = self._positions.record()
-            begin.done, begin.begun = record.done, record.begun
+            begin.records = [self._positions.record()]
         found: dict[str, Any] = msgspec.to_builtins(begin)
         return found
 
