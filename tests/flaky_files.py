@@ -65,7 +65,7 @@ class FlakyFiles:
     def _do_late(self) -> None:
         late, self._late = self._late, []
         for do in late:
-            with suppress(FilesError):  # nobody waits for the answer
+            with suppress(FilesError):  # no caller waits for the answer
                 do()
 
     def _fail(self, name: str) -> Any:

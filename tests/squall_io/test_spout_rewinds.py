@@ -20,6 +20,7 @@ from squall_cli.main import squall
 from squall_io.spark import CommittedRows, HdfsLines
 from squall_io.spark.spouts import reading_spout
 from squall_io.spark.spouts.positions import EmittedSoFar, LostInput, PositionRecord, digest_of_snapshot
+from squall_io.spark.spouts.steady_stores import open_steady
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Replay, StatefulBolt, TokenSink, Topology, TopologyBuilder, Tuple, ValueState
@@ -193,12 +194,11 @@ def test_a_store_that_is_away_at_the_start_loses_no_position(
     """Epochs are committed meanwhile: they hold the position that was given, or that of the first start."""
     text, away = tmp_path / "text", False
     wanted = write(text, range(4))
-    opened = reading_spout.open_steady
 
     def steady(path: str, conf: Any, follow_links: bool = False) -> Any:
         if away:
             raise FilesUnavailable(f"cannot open {path}: as the test has it")
-        return opened(path, conf, follow_links)
+        return open_steady(path, conf, follow_links)
 
     monkeypatch.setattr(reading_spout, "open_steady", steady)
     spout = SlowLines(str(text), split_bytes=1024, replay=REPLAY)

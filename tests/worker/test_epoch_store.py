@@ -18,7 +18,7 @@ from worker.epochs.snapshot_files import (
     encode_snapshot,
 )
 from worker.loop.epoch_store import EpochFiles
-from worker.loop.store_calls import ThreadCalls
+from worker.loop.store_calls import Attempts, ThreadCalls
 
 LEAD = LeadRecord("a:1", "a", 1)
 
@@ -136,3 +136,9 @@ def test_a_folder_that_cannot_be_looked_at_now_is_waited_for(
         ):
             files.records_after(0)
     assert files.records_after(0) == []
+
+
+def test_pauses_double_up_to_ten_seconds() -> None:
+    attempts = Attempts()
+    pauses = [attempts.next_pause() for _ in range(9)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
