@@ -31,7 +31,6 @@ LONGEST_READING: Final = 10.0
 _numbers = count(1)
 #: A call is shown once it has run for this many seconds.
 SHOWN_SECONDS: Final = 1.0
-WAITS_FOR_COMMIT: Final = "waits for a commit"
 #: Tuples without a verdict are shown once the first has waited for this many seconds.
 UNDECIDED_SECONDS: Final = 5.0
 
@@ -91,9 +90,8 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
             counters.undecided[task.id] = UndecidedTuples(
                 task.id, tried.tuples, tried.since, tried.until, text
             )
-        reason = idle_reason(task) or held_up_by(task, worker.running)
-        if reason == WAITS_FOR_COMMIT and isinstance(worker, EpochWorker) and worker.calls.waits_for:
-            reason = short_line(f"waits for the state store: {worker.calls.waits_for}")
+        store = worker.calls.waits_for if isinstance(worker, EpochWorker) else ""
+        reason = idle_reason(task, store) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
@@ -142,8 +140,9 @@ def load_of(task: Task) -> TaskLoad:
     )
 
 
-def idle_reason(task: SpoutTask) -> str:
-    """Return why a spout does not emit, in words for users; "" if it emits."""
+def idle_reason(task: SpoutTask, store: str = "") -> str:
+    """Return why a spout does not emit, in words for users; "" if it emits. `store`: why the store of the state does not take
+    what is written."""
     if not task.opened:
         return "not open yet"
     if task.letters.waits is not None:
@@ -157,7 +156,7 @@ def idle_reason(task: SpoutTask) -> str:
     if task.blocked:
         return "backpressure"
     if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
-        return WAITS_FOR_COMMIT
+        return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before
