@@ -23,7 +23,7 @@ from squall.stores.opening import default_webhdfs, open_store
 from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
 from squall.stores.webhdfs import WebHdfsFiles
 from worker.epochs.log import PutAnswer
-from worker.epochs.records import LogRecord, SnapshotFile, decode_record, encode_record
+from worker.epochs.records import CommitRecord, LogRecord, SnapshotFile, decode_record, encode_record
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, decode_snapshot, leftovers, removable
 
 LOG: Final = "log"
@@ -46,6 +46,10 @@ class EpochFiles:
         #: For people: without the scheme if it is on this machine.
         self.folder = folder_of(place) if self.is_local else place
         self.webhdfs = webhdfs or default_webhdfs(place)
+        #: What the present call does, or the last one did, for people.
+        self.doing = ""
+        #: When the last commit that was read had been written, in seconds since 1970, by the clock of the file system.
+        self.commit_read: float | None = None
 
     @cached_property
     def files(self) -> Files:
@@ -64,17 +68,23 @@ class EpochFiles:
 
     def put_record(self, number: int, record: LogRecord) -> PutAnswer:
         """Put a record if there is none of its number. Raises FilesUnavailable if that is not known."""
+        self.doing = f"writing {self.folder}/{record_path(number)}"
         stored = self.files.put_if_absent(record_path(number), encode_record(record))
         return PutAnswer.STORED if stored else PutAnswer.TAKEN
 
     def records_after(self, number: int) -> list[LogRecord]:
         """Return the records after a number, up to the first that is not there. Raises BadLog, FilesError."""
+        self.doing = f"reading the log in {self.folder}"
         if number > 0 and not self.is_local:  # few follow, and a listing has all of the log
             return self.next_records(number)
-        names = (status.name for status in self.files.list(LOG) if status.name.isdecimal())
-        numbers = sorted(each for each in map(int, names) if each > number)
+        there = {int(status.name): status for status in self.files.list(LOG) if status.name.isdecimal()}
+        numbers = sorted(each for each in there if each > number)
         whole = [each for place, each in enumerate(numbers, number + 1) if each == place]
-        return map_concurrently(self.read_record, whole)
+        found = map_concurrently(self.read_record, whole)
+        for place, record in zip(whole, found):
+            if isinstance(record, CommitRecord):
+                self.commit_read = there[place].modified
+        return found
 
     def next_records(self, number: int) -> list[LogRecord]:
         """Return the records after a number, one by one."""
@@ -91,12 +101,14 @@ class EpochFiles:
 
     def write_snapshot(self, file: SnapshotFile, data: bytes) -> None:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
+        self.doing = f"writing {self.folder}/{SNAPSHOTS}/{file.name}"
         self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
 
     def restore_point(self, files: Mapping[str, SnapshotFile], rewind: int) -> list[TaskSnapshot]:
         """Read the snapshots of a commit for a rewind, whose record stands in the log. Raises BadSnapshot, FilesError;
         FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
         """
+        self.doing = f"reading snapshots in {self.folder}"
         if not self.files.exists(record_path(rewind)):
             raise FilesUnavailable(
                 f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
@@ -114,6 +126,7 @@ class EpochFiles:
 
     def sweep(self, sweep: SweepFiles) -> None:
         """Remove what no commit needs, and what attempts to write such files have left."""
+        self.doing = f"removing old snapshots in {self.folder}"
         names = [status.name for status in self.files.list(SNAPSHOTS) if not status.is_folder]
         unfinished = [status.name for status in self.files.list(TMP) if not status.is_folder]
         paths = [f"{SNAPSHOTS}/{name}" for name in removable(sweep, names)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_peers import EpochPeers
 from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import join_epochs
+from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
@@ -54,13 +56,18 @@ class EpochWorker(Worker):
         super().__init__(plan, *args, **kwargs)
         name, conf = plan.topology.name, plan.conf
         self.files = EpochFiles(conf["topology.state.path"], name, conf["topology.state.webhdfs"])
-        self.calls: StoreCalls = InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake)
+        self.calls: StoreCalls = (
+            InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now)
+        )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
             self, self.links, self.mail, self.files, self.calls, self.now
         )
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
+        self.telling = EpochTelling(self)
+        #: Why the next coordinator here begins.
+        self.lead_reason = f"worker {self.name}, which coordinates the epochs, was started"
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
         #: Whether spouts may emit.
@@ -96,15 +103,20 @@ class EpochWorker(Worker):
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
+        coordinator.facts.rewind_wanted(self.lead_reason)
         keeping = [spec.id for spec in plan.topology.spouts if spec.keeps_tasks]
         activity = self.epochs.activity.count
         self.lead = EpochLead(
             self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, keeping
         )
+        if not self.inline:  # in simulated time, the files' times say nothing
+            time_of, now = self.environment.time_of, self.now
+            self.lead.from_wall = lambda time: time - (time_of(now()) - now())
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
         self.lead = None
+        self.lead_reason = "the tasks were placed again"
         names = self.plan.names
         kept = [spout for spout in self.lasting_spouts() if plan.names.get(spout.id) == names[spout.id]]
         self.close_tasks([spout for spout in kept if spout.id in plan.tasks_here])
@@ -198,6 +210,8 @@ class EpochWorker(Worker):
                 self.begin_to_lead()
             assert self.lead is not None
             self.lead.step(now)
+        if now >= self.telling.next_look:
+            self.telling.log_waits(now)
         busy |= self.take_messages()
         busy |= self.mail.run_due(now)
         if self.epochs.running:
@@ -334,10 +348,10 @@ class EpochWorker(Worker):
 
     # What `EpochPeers` needs of its worker.
 
-    def peer_gone(self) -> None:
+    def peer_gone(self, name: str) -> None:
         """See `PeerHost`."""
         if self.lead is not None:
-            self.mail.later(self.lead.peer_gone)
+            self.mail.later(partial(self.lead.peer_gone, name))
 
     def peer_there(self, name: str) -> None:
         """See `PeerHost`."""

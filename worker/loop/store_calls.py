@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,8 +45,11 @@ class StoreCalls(Protocol):
     """Who calls the store. Its answers are handled by the loop's next step."""
 
     answers: deque[Answer]
-    #: Why the store does not take what has to be written; "": it does.
+    #: Why the store does not take what has to be written, and since when it does not; "": it does.
     waits_for: str
+    waits_since: float
+    #: Since when a call has been running; None: none is.
+    call_since: float | None
 
     def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
         """Call a function of `EpochFiles`; `done` gets its result, in the loop.
@@ -66,18 +70,23 @@ class StoreCalls(Protocol):
 class Attempts:
     """Makes calls, and counts for how long the store has been away."""
 
-    def __init__(self) -> None:
-        self.waits_for = ""
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
+        self.waits_for, self.waits_since = "", 0.0
+        self.call_since: float | None = None
         self.pause = FIRST_PAUSE
 
     def attempt(self, call: StoreCall) -> Answer | None:
         """Make a call once, or give up one whose answer is lost; return None if it has to wait for `next_pause` first."""
         if call.failed and call.unknown is not None:
             return call.done, call.unknown, None
+        self.call_since = self.now()
         try:
             answer: Answer = call.done, call.job(), None
         except (FilesUnavailable, FilesFull) as error:
+            self.call_since = None
             if not self.waits_for:
+                self.waits_since = self.now()
                 _log.warning("the topology waits for the store of its state: %s", error)
             self.waits_for, call.failed = str(error), True
             return None
@@ -85,7 +94,7 @@ class Attempts:
             answer = call.done, None, error
         if self.waits_for and answer[2] is None:
             _log.info("the store of the topology's state is there again")
-        self.waits_for, self.pause = "", FIRST_PAUSE
+        self.call_since, self.waits_for, self.pause = None, "", FIRST_PAUSE
         return answer
 
     def next_pause(self) -> float:
@@ -98,8 +107,7 @@ class InlineCalls(Attempts):
     """Calls the store in the loop, for simulated time."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        super().__init__()
-        self.now = now
+        super().__init__(now)
         self.answers: deque[Answer] = deque()
         self.calls: deque[StoreCall] = deque()
         #: When the first call may be made.
@@ -132,8 +140,10 @@ class InlineCalls(Attempts):
 class ThreadCalls(Attempts):
     """Calls the store in a thread of its own."""
 
-    def __init__(self, name: str, wake: Callable[[], None]) -> None:
-        super().__init__()
+    def __init__(
+        self, name: str, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(now)
         self.answers: deque[Answer] = deque()
         self.wake = wake
         self._calls: queue.SimpleQueue[StoreCall | None] = queue.SimpleQueue()

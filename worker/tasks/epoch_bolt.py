@@ -25,6 +25,7 @@ from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
+from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
 from worker.state.timers import KeyTimers
@@ -141,6 +142,8 @@ class EpochBoltTask(StatefulBoltTask):
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
     trying: Parked | None
+    #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
+    keys: int | None
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -148,6 +151,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
+        self.keys = count_keys(self.states)
 
     # Markers.
 
@@ -178,6 +182,7 @@ class EpochBoltTask(StatefulBoltTask):
         except Exception as error:
             self.cannot_keep(error)
             return True
+        self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
         self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages))
         return True
@@ -268,6 +273,7 @@ class EpochBoltTask(StatefulBoltTask):
                     f"next try, and does not read this stream any more: {ANOTHER_PATH}"
                 )
         load_states(self.states, saved.get("states", {}), setup.from_wall)
+        self.keys = count_keys(self.states)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
