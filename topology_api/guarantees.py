@@ -141,7 +141,7 @@ class _Judge:
             yield Obstacle(ACKING, None, why, "set it to true", refused=True)
         if not self.with_path:
             why = "is not set, so tuples that are emitted again are processed and written again"
-            yield Obstacle(STATE_PATH, None, why, "give a folder as file:///path")
+            yield Obstacle(STATE_PATH, None, why, "give a folder as file:///path or hdfs://host:port/path")
         if not self.rewinds(spout):
             why = "cannot rewind, so what it emitted since the last commit is lost, or comes again, when its worker ends"
             yield Obstacle(f"spout {spout!r}", spout, why, "derive from RewindableSpout")

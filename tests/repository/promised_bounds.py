@@ -416,6 +416,12 @@ BOUNDS: Final = {
             "local_cluster/test_stateful_bolts.py::test_a_timer_that_raises_is_tried_again_and_has_changed_nothing",
         ),
         Bound(
+            "with pauses that grow up to 10 s",
+            10,
+            "worker.loop.store_calls:LONGEST_PAUSE",
+            "worker/test_epoch_store.py::test_pauses_double_up_to_ten_seconds",
+        ),
+        Bound(
             "A store that does not answer is named after five seconds",
             5,
             "squall.epoch_status:LONG_WAIT",

@@ -128,7 +128,7 @@ def test_without_a_state_path_replays_are_written_and_counted_twice() -> None:
     assert pair.level == "at-least-once"
     assert texts(pair) == [
         "topology.state.path is not set, so tuples that are emitted again are processed and written again: give a folder as "
-        "file:///path"
+        "file:///path or hdfs://host:port/path"
     ]
     assert pair.outside.endswith("at least once: tuples that are emitted again are written again")
     assert pair.conditions == ("'c0' emits with a message id: all else is delivered at most once",)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -107,3 +107,18 @@ class SweepFiles:
 def removable(sweep: SweepFiles, names: Iterable[str]) -> list[str]:
     """Return those of the files that may be removed."""
     return [name for name in names if sweep.may_remove(name)]
+
+
+def leftovers(sweep: SweepFiles, names: Iterable[str]) -> list[str]:
+    """Return those of the names of unfinished files, `<name>.<random>`, that may be removed: of snapshots as above, and of
+    records up to the one that began the last rewind, since others stand at their numbers."""
+    found = []
+    for name in names:
+        whole = name.rpartition(".")[0]
+        if whole.isdecimal():
+            removed = int(whole) <= sweep.rewind
+        else:
+            removed = replace(sweep, kept=frozenset()).may_remove(whole)
+        if removed:
+            found.append(name)
+    return found

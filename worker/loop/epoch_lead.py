@@ -23,8 +23,9 @@ from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActi
 from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
 from worker.loop.epoch_mail import EpochMail
-from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.rescale import misfits
+from worker.loop.store_calls import StoreCalls
 
 _log = logging.getLogger(__name__)
 

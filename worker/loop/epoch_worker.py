@@ -31,11 +31,12 @@ from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_links import EpochLinks
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_peers import EpochPeers
-from worker.loop.epoch_store import EpochFiles, InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
+from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.worker import Worker
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -54,9 +55,10 @@ class EpochWorker(Worker):
 
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
-        self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
+        name, conf = plan.topology.name, plan.conf
+        self.files = EpochFiles(conf["topology.state.path"], name, conf["topology.state.webhdfs"])
         self.calls: StoreCalls = (
-            InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake, self.now)
+            InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now)
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
@@ -204,6 +206,7 @@ class EpochWorker(Worker):
             return False
         now = self.now()
         busy = self.process_arrived(now)
+        self.calls.step(now)
         busy |= self.take_answers()
         if self.mail.leads and self.table.opened:
             if self.lead is None:
@@ -329,7 +332,7 @@ class EpochWorker(Worker):
         if not self.started or self.stopped or self.crash:
             return None
         times = [super().next_time()] if self.epochs.running else []
-        times.append(self.mail.next_time())
+        times += [self.mail.next_time(), self.calls.next_time()]
         if self.lead is not None:
             times.append(self.lead.next_time())
         return min((time for time in times if time is not None), default=None)

@@ -49,10 +49,11 @@ from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_outside import EpochOutside, OutsideHost
-from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale
+from worker.loop.store_calls import StoreCalls
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask

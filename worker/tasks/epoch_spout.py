@@ -59,6 +59,8 @@ class EpochSpoutTask(SpoutTask):
     survived: bool
     #: Whether calls of `ack` are being made.
     acking: bool
+    #: The position of a spout that had finished before this object was made, and was not rewound.
+    last_position: Any
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -69,6 +71,7 @@ class EpochSpoutTask(SpoutTask):
         self.markers, self.reached = [], []
         self.halted = self.survived = False
         self.acking = False
+        self.last_position = None
 
     # Markers.
 
@@ -89,7 +92,7 @@ class EpochSpoutTask(SpoutTask):
         content.finished = self.finished
         if self.rewindable:
             try:
-                content.position = msgspec.msgpack.encode(self.instance.position())
+                content.position = self.last_position or msgspec.msgpack.encode(self.instance.position())
             except BaseException as error:  # without a position nothing can be committed
                 self.report("position", error)
                 self.crash_on_error = True
@@ -131,6 +134,7 @@ class EpochSpoutTask(SpoutTask):
                 self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
                 return
         if not self.rewindable or self.finished:
+            self.last_position = snapshot.position if snapshot is not None and not several else None
             return
         if several:  # their number of tasks was another one
             try:
