@@ -8,6 +8,7 @@ from typing import Final
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt, Bolt
+from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
@@ -38,9 +39,12 @@ def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:
             f"has an async execute, which is not supported {_WHY} in this release",
             "make it def, with threaded = True if it blocks",
         )
-    if not (bolt.auto_ack and bolt.auto_anchor):
+    if not bolt.auto_ack and isinstance(bolt, StatefulBolt):
         return (
-            f"acks or anchors itself (auto_ack or auto_anchor is False), which is not supported {_WHY} in this release",
-            "a call there is all or nothing, so leave both True",
+            f"acks itself (auto_ack is False) and has state, which {STATE_PATH} does not allow: a tuple that it holds at a "
+            "failure is executed again, and would count twice in its state",
+            "leave auto_ack True, and keep what waits in a ListState",
         )
+    if not bolt.auto_ack and isinstance(bolt, CommittingSink):
+        return f"acks itself (auto_ack is False), and {_WHY} a sink's commit does that", "leave auto_ack True"
     return None

@@ -127,7 +127,7 @@ class _Judge:
         level: Level = "at-least-once" if obstacles else EXACTLY_ONCE
         if not self.tracked:
             level = "at-most-once"
-        conditions = tuple(self.conditions(spout, bolts, sink)) if level == "at-least-once" else ()
+        conditions = tuple(self.conditions(spout, bolts, sink)) if level != "at-most-once" else ()
         states = tuple(
             self.state(spout, bolt) for bolt in bolts if isinstance(self.components[bolt], StatefulBolt)
         )
@@ -161,10 +161,13 @@ class _Judge:
         return isinstance(self.components[spout], RewindableSpout)
 
     def conditions(self, spout: str, bolts: Sequence[str], sink: str) -> Iterator[str]:
-        """Yield what must be true for "at least once", and only the user can know."""
+        """Yield what must be true for the level of a pair, and only the user can know."""
         if self.with_path:
             if not self.rewinds(spout):
                 yield f"the source of {spout!r} delivers again what was not acked"
+            for bolt in bolts:
+                if not self.components[bolt].auto_ack:
+                    yield f"{bolt!r} emits what comes of a tuple in the call that acks it: what it holds is executed again"
             return
         yield f"{spout!r} emits with a message id: all else is delivered at most once"
         if self.components[spout].replay is None:

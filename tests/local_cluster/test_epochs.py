@@ -27,7 +27,6 @@ from tests.local_cluster.words_with_state import (
     OneWord,
     Pass,
     Refuses,
-    Rich,
     SlowCount,
     Words,
     Writes,
@@ -228,7 +227,6 @@ def test_barriers_pass_outboxes_that_are_full(tmp_path: Path) -> None:
     ("bolt", "conf", "text"),
     [
         (Pass(), {"topology.acking": False}, "topology.acking is false"),
-        (Rich(), {}, "component 'pass' acks or anchors itself"),
         (Batches(), {}, "component 'pass' is a BatchBolt"),
         (Async(), {}, "component 'pass' has an async execute"),
         (

@@ -199,10 +199,6 @@ class CountTexts(Count):
     times = ValueState(str, default="")
 
 
-class Rich(Pass):
-    auto_ack = False
-
-
 class Batches(BatchBolt):
     outputs = Words.outputs
 

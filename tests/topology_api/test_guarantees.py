@@ -83,6 +83,10 @@ class Counts(StatefulBolt):
         self.times.value += 1
 
 
+class AloneCounts(Counts):
+    auto_ack = False
+
+
 class Rows(TokenSink):
     outputs = Fields("word")
 
@@ -188,12 +192,24 @@ def test_what_the_code_has_to_do_itself_is_a_condition(spout: Spout, bolt: Bolt,
     assert all(any(text in each for each in pair.conditions) for text in found)
 
 
+def test_a_bolt_that_acks_itself_has_to_emit_in_the_call_that_acks() -> None:
+    pair = only(Rewinds(), Alone(), Counts(), Rows(), conf=WITH_PATH)
+    assert (pair.level, pair.obstacles) == ("exactly-once", ())
+    assert pair.conditions == (
+        "'c1' emits what comes of a tuple in the call that acks it: what it holds is executed again",
+    )
+
+
 # What a state path does not support
 
 
 @pytest.mark.parametrize(
     ("bolt", "why"),
-    [(Batches(), "is a BatchBolt"), (Async(), "has an async execute"), (Alone(), "acks or anchors itself")],
+    [
+        (Batches(), "is a BatchBolt"),
+        (Async(), "has an async execute"),
+        (AloneCounts(), "acks itself (auto_ack is False)"),
+    ],
 )
 def test_a_bolt_that_a_state_path_refuses_is_an_obstacle_with_and_without_a_path(
     bolt: Bolt, why: str

@@ -311,7 +311,7 @@ class Participant:
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
-        content.parked = self.parking.content(now)
+        content.parked = [*content.parked, *self.parking.content(now)]
         content.again = self.emissions.content()
         letters = self.parking.close(epoch)
         if letters:

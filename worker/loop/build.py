@@ -17,6 +17,7 @@ from typing import Any
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import (
     BatchBolt,
+    Bolt,
     Context,
     EmitError,
     Grouping,
@@ -40,6 +41,7 @@ from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
+from worker.tasks.keeping import KeepingEmitter, KeepingTask, ObservedKeepingEmitter, RichBoltTask
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
@@ -203,18 +205,26 @@ def build_holding_bolt(
 ) -> BoltTask:
     """Build a task whose calls are all or nothing."""
     component, instance = setup.spec.id, setup.instance
-    holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
-    emitter = holding(component, setup.context.task, outputs, random)
-    if not plan.has_epochs:
-        kind: type[StatefulBoltTask] = StatefulBoltTask
-    else:
-        sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
-        kind = next((task for base, task in sinks if isinstance(instance, base)), EpochBoltTask)
+    kind = kind_with_epochs(instance) if plan.has_epochs else StatefulBoltTask
+    plain: type[HoldingEmitter] = HoldingEmitter
+    seen: type[HoldingEmitter] = hooks.ObservedHoldingEmitter
+    if issubclass(kind, KeepingTask):
+        plain, seen = KeepingEmitter, ObservedKeepingEmitter
+    emitter = (seen if observed else plain)(component, setup.context.task, outputs, random)
     stateful = kind(setup, emitter, inputs, positions_of(plan.topology, component, instance))
     for observer in plan.observers:
         if hasattr(observer, "watch_states"):
             stateful.watch = observer.watch_states(stateful.table)
     return stateful
+
+
+def kind_with_epochs(bolt: Bolt) -> type[StatefulBoltTask]:
+    """Return the class of the tasks of a bolt in a topology with epochs."""
+    sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
+    for base, kind in sinks:
+        if isinstance(bolt, base):
+            return kind
+    return EpochBoltTask if bolt.auto_ack else RichBoltTask
 
 
 def build_outputs(

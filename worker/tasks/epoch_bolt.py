@@ -173,7 +173,7 @@ class EpochBoltTask(StatefulBoltTask):
         content = TaskSnapshot(names[self.id], marker.epoch, 0, 0)
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
         try:
-            content.state = self.saved()
+            self.fill(content)
             rows = self.packed_rows(marker.epoch)
         except Exception as error:
             self.cannot_keep(error)
@@ -226,6 +226,10 @@ class EpochBoltTask(StatefulBoltTask):
         self.retried.clear()
 
     # What a snapshot holds.
+
+    def fill(self, content: TaskSnapshot) -> None:
+        """Put what the task holds into its snapshot. Raises StateError."""
+        content.state = self.saved()
 
     def saved(self) -> dict[str, Any]:
         """Return what the task's own snapshot holds. Raises StateError."""
@@ -306,12 +310,7 @@ class EpochBoltTask(StatefulBoltTask):
     def park(self, tup: Tuple, failure: Failure) -> None:
         """Let a tuple wait for its next try, or make it a dead letter."""
         now, parking, text = self.now(), self.parking, failure.error or ""
-        parked, self.trying = self.trying, None
-        if parked is None:
-            source = tup._source
-            values = dumps_by_value(tuple(tup._values), 5)
-            item = [source.component, source.task, source.stream, values]
-            parked = Parked(item, 0, now, since=now, successes=self.acked)
+        parked = self.failures_of(tup) or self.new_parked(tup)
         most = self.epochs.give_up_secs
         if most is not None and self.waits_for_stores and parked.tries and now - parked.since >= most:
             parking.give_up(parked, text)
@@ -319,6 +318,18 @@ class EpochBoltTask(StatefulBoltTask):
         counts = failure.attempts == COUNTS or not self.waits_for_stores or self.is_counted(parked)
         parked.successes = self.acked
         parking.failed(parked, text, self.epochs.replay, now, counts)
+
+    def failures_of(self, tup: Tuple) -> Parked | None:
+        """Remove and return the earlier failures of a tuple that has failed; None: it has none."""
+        parked, self.trying = self.trying, None
+        return parked
+
+    def new_parked(self, tup: Tuple) -> Parked:
+        """Return a tuple that has no failures yet, as it is parked."""
+        now, source = self.now(), tup._source
+        values = dumps_by_value(tuple(tup._values), 5)
+        item = [source.component, source.task, source.stream, values]
+        return Parked(item, 0, now, since=now, successes=self.acked)
 
     def is_counted(self, parked: Parked) -> bool:
         """Return whether a failure counts against a tuple: the task has worked for others since the one before, or nothing else
