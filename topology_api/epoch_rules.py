@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 from topology_api.committing_sink import CommittingSink
-from topology_api.components import BatchBolt, Bolt
+from topology_api.components import Bolt
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
@@ -32,13 +31,6 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
 
 def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:
     """Return what keeps a bolt from a topology with `topology.state.path`, and what to do about it; None: nothing."""
-    if isinstance(bolt, BatchBolt) and not isinstance(bolt, CommittingSink):
-        return f"is a BatchBolt, which is not supported {_WHY} in this release", "derive from Bolt"
-    if inspect.iscoroutinefunction(getattr(bolt, "execute", None)):
-        return (
-            f"has an async execute, which is not supported {_WHY} in this release",
-            "make it def, with threaded = True if it blocks",
-        )
     if not bolt.auto_ack and isinstance(bolt, StatefulBolt):
         return (
             f"acks itself (auto_ack is False) and has state, which {STATE_PATH} does not allow: a tuple that it holds at a "

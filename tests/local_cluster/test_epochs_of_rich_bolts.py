@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from tests.local_cluster.keeping_words import Gathers
 from tests.local_cluster.words_with_state import (
     Count,
     Finite,
@@ -26,40 +27,6 @@ from topology_api import Bolt, Context, InvalidConfig, Replay, Topology, Topolog
 
 def conf_at(path: Path, **more: Any) -> dict[str, Any]:
     return {"topology.state.path": f"file://{path}", "topology.epoch.secs": 0.2, **more}
-
-
-class Gathers(Pass):
-    """Holds tuples, and settles them later in other calls: some fail now and then."""
-
-    auto_ack = auto_anchor = False
-    tick_interval = 0.35
-
-    def __init__(self, most: int = 7, failing: float = 0.0, poison: frozenset[int] = frozenset()) -> None:
-        super().__init__(failing, poison)
-        self.most = most
-
-    def prepare(self, context: Context) -> None:
-        super().prepare(context)
-        self.own: list[Tuple] = []
-
-    def execute(self, tup: Tuple) -> None:
-        self.own.append(tup)
-        if len(self.own) >= self.most:
-            self.settle()
-
-    def tick(self) -> None:
-        self.settle()
-
-    def settle(self) -> None:
-        own, self.own = self.own, []
-        for tup in own:
-            anchors = self.random.choice([tup, (), (tup,)]) if tup["number"] not in self.poison else tup
-            if tup["number"] in self.poison or self.random.random() < self.failing:
-                self.emit((tup["word"], tup["number"]), anchors=tup)  # for a tuple that fails: dropped
-                self.fail(tup, "not now")
-            else:
-                self.emit((tup["word"], tup["number"]), anchors=anchors)
-                self.ack(tup)
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,10 @@ class Rows(TokenSink):
         return True
 
 
+class AloneRows(Rows):
+    auto_ack = False
+
+
 def line(*components: Any, conf: Mapping[str, object] | None = None) -> Topology:
     """A spout `c0`, and bolts behind it, each of which reads the one before."""
     builder = TopologyBuilder("t", conf)
@@ -206,9 +210,8 @@ def test_a_bolt_that_acks_itself_has_to_emit_in_the_call_that_acks() -> None:
 @pytest.mark.parametrize(
     ("bolt", "why"),
     [
-        (Batches(), "is a BatchBolt"),
-        (Async(), "has an async execute"),
-        (AloneCounts(), "acks itself (auto_ack is False)"),
+        (AloneCounts(), "acks itself (auto_ack is False) and has state"),
+        (AloneRows(), "acks itself (auto_ack is False), and"),
     ],
 )
 def test_a_bolt_that_a_state_path_refuses_is_an_obstacle_with_and_without_a_path(
@@ -267,7 +270,7 @@ def test_the_worst_bolt_on_any_path_counts_and_dead_letters_do_not() -> None:
     builder = TopologyBuilder("t")
     spout = builder.set_spout("s", Rewinds())
     builder.set_bolt("good", Pass()).shuffle_grouping("s")
-    builder.set_bolt("bad", Async()).shuffle_grouping("s")
+    builder.set_bolt("bad", AloneCounts()).fields_grouping("s", "word")
     builder.set_bolt("rows", Rows()).shuffle_grouping("good").shuffle_grouping("bad")
     builder.set_bolt("morgue", Pass()).dead_letters(spout)
     (pair,) = guarantees(builder.build(), WITH_PATH).pairs
@@ -315,15 +318,21 @@ def test_build_leaves_the_state_path_to_later_settings_unless_it_is_set_to_null(
 
 
 def test_build_names_what_a_state_path_would_refuse() -> None:
-    with pytest.raises(InvalidTopology, match="bolt 'c1' has an async execute"):
-        line(Rewinds(), Async(), Rows(), conf={**REQUIRED, **WITH_PATH})
+    with pytest.raises(InvalidTopology, match="bolt 'c1' acks itself"):
+        line(Rewinds(), AloneCounts(), Rows(), conf={**REQUIRED, **WITH_PATH})
 
 
 def test_complete_settings_need_the_path_and_do_not_repeat_what_epochs_refuse() -> None:
-    topology = line(Rewinds(), Async(), Rows())
+    topology = line(Rewinds(), AloneCounts(), Rows())
     assert len([*requirement_problems(topology, REQUIRED)]) == 2
     assert [*requirement_problems(topology, {**REQUIRED, **WITH_PATH})] == []
     assert [*requirement_problems(topology, {})] == []
+
+
+@pytest.mark.parametrize("bolt", [Async(), Batches()])
+def test_async_bolts_and_batch_bolts_may_be_on_the_way(bolt: Bolt) -> None:
+    pair = only(Rewinds(), bolt, Counts(), Rows(), conf=WITH_PATH)
+    assert (pair.level, pair.obstacles, pair.conditions) == ("exactly-once", (), ())
 
 
 @pytest.mark.parametrize("value", ["exactly_once", "once", True, 1])

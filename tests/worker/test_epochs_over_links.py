@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall.values import Incarnation
+from tests.local_cluster.keeping_words import Async, AsyncRich, Batches, Gathers
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
@@ -137,6 +138,32 @@ def test_each_worker_may_die_and_messages_be_lost_and_each_tuple_counts_once(
     run(net, 60, 1000)
     net.run(3)
     assert counts_of(net) == wanted(1000)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
+@pytest.mark.parametrize("kind", ["acks itself", "batches", "async", "async and acks itself"])
+def test_what_bolts_have_in_their_hands_when_a_worker_dies_counts_once(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
+    draw = Random(f"{kind}/{seed}")
+    between: dict[str, Bolt] = {
+        "acks itself": Gathers(draw.choice([7, 100]), 0.1),
+        "batches": Batches(draw.choice([7, 100]), 0.4, 0.1),
+        "async": Async(draw.choice([0.01, 0.3]), 0.1),
+        "async and acks itself": AsyncRich(0.2, 0.1),
+    }
+    net = net_of(tmp_path, InMemory(), Faults(draw, lose=0.01), 300, between=between[kind])
+    net.start()
+    for _ in range(4):
+        net.run(draw.uniform(0.3, 0.9))
+        name = draw.choice(sorted(net.hosts))
+        net.kill(name)
+        net.run(draw.uniform(0.0, 0.3))
+        net.restart(name)
+    run(net, 60, 300)
+    net.run(3)
+    assert counts_of(net) == wanted(300)
+    net.stop_coroutines()
 
 
 def reassign(net: Net, hosts: dict[str, list[str]], draw: Random) -> None:

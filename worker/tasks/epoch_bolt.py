@@ -18,7 +18,7 @@ from typing import Any, Final
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
-from topology_api.tuples import SETTLED, Source, Tuple
+from topology_api.tuples import SETTLED, UNTRACKED, Source, Tuple
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Rows, SnapshotMarker
@@ -357,13 +357,16 @@ class EpochBoltTask(StatefulBoltTask):
             parked = self.parking.due(now)
             if parked is None:
                 break
-            component, task, stream, values = parked.item
             self.trying = parked
-            source = Source(component, task, stream, self.fields_of[component, stream])
-            batch = Batch(source, self.id, [pickle.loads(values)], [0], [0], NO_MORE)
-            self.execute_rows(batch, 1, self.limits.emits)
+            self.execute_rows(self.batch_of(parked), 1, self.limits.emits)
             self.trying = None
             self.executed += 1
+
+    def batch_of(self, parked: Parked) -> Batch:
+        """Return a parked tuple as a batch. It is in no tree: parking has settled its edge."""
+        component, task, stream, values = parked.item
+        source = Source(component, task, stream, self.fields_of[component, stream])
+        return Batch(source, self.id, [pickle.loads(values)], [UNTRACKED], [UNTRACKED], NO_MORE)
 
     # Running.
 
