@@ -13,7 +13,6 @@ from topology_api.topology import Topology
 STATE_PATH: Final = "topology.state.path"
 ACKING: Final = "topology.acking"
 _WHY: Final = f"in a topology with {STATE_PATH}"
-CYCLE: Final = f"form a cycle, which is not supported {_WHY} in this release"
 
 
 def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[str]:
@@ -22,8 +21,6 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
         return
     if conf.get(ACKING) is False:
         yield f"topology.acking is false: {_WHY} it must be true"
-    for members in topology.cycles:
-        yield f"the components {', '.join(sorted(members))} {CYCLE}"
     for spec in topology.bolts:
         if (problem := bolt_problem(topology.load(spec.id))) is not None:
             yield f"component {spec.id!r} {problem[0]}: {problem[1]}"

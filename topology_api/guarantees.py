@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt
-from topology_api.epoch_rules import ACKING, CYCLE, STATE_PATH, bolt_problem, epoch_problems
+from topology_api.epoch_rules import ACKING, STATE_PATH, bolt_problem, epoch_problems
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, Topology
@@ -145,10 +145,6 @@ class _Judge:
         if not self.rewinds(spout):
             why = "cannot rewind, so what it emitted since the last commit is lost, or comes again, when its worker ends"
             yield Obstacle(f"spout {spout!r}", spout, why, "derive from RewindableSpout")
-        for members in self.topology.cycles:
-            if not set(members).isdisjoint(bolts):
-                subject = f"the components {', '.join(sorted(members))}"
-                yield Obstacle(subject, min(members), CYCLE, "take one of their groupings out", refused=True)
         for bolt in bolts:
             component = self.components[bolt]
             if bolt == sink and not isinstance(component, CommittingSink):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -61,6 +62,7 @@ class EpochWorker(Worker):
         self.lead: EpochLead | None = None
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
+        self.cycles.is_idle = partial(cycle_idle, self)
         #: Whether spouts may emit.
         self.active = True
         #: Whether no task has begun with a commit.
@@ -274,7 +276,7 @@ class EpochWorker(Worker):
             text = f"worker {control.sender} sends messages that this one cannot read ({error}): run one release on all hosts"
             self.end(SquallError(text))
         if control.rewind != self.epochs.rewind:
-            control.grants = {}
+            control.grants, control.cycles = {}, []
         super().process_control(control, now)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
@@ -288,7 +290,7 @@ class EpochWorker(Worker):
         )
 
     def send_controls(self) -> None:
-        for worker in self.links.grants:
+        for worker in [*self.links.grants, *(worker for worker, _ in self.cycles.outgoing)]:
             self.ack_router.control(worker)
         for control in self.ack_router.controls.values():
             control.rewind = self.epochs.rewind
@@ -347,6 +349,15 @@ class EpochWorker(Worker):
             if task in self.epochs.tasks:
                 self.epochs.perform(self.epochs.tasks[task], participant.frame_lost(rewind))
                 break
+
+
+def cycle_idle(worker: EpochWorker, index: int) -> bool:
+    """Return whether a worker's part of a cycle is idle: nothing waits there, also not for its next try."""
+    return worker.completion.cycle_idle(index) and not any(
+        isinstance(bolt, EpochBoltTask) and bolt.owes_calls()
+        for bolt in worker.bolts
+        if worker.plan.cycle_of.get(bolt.spec.id) == index
+    )
 
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:

@@ -92,7 +92,7 @@ class Rescale:
                     mine = share.owns(key_at(pickle.loads(packed), positions))
                 if mine:
                     made.parked.append(parked)
-            for *where, packed in each.held:
+            for *where, packed in [*each.held, *(recorded for _, recorded in each.recorded)]:
                 positions = keys.get((where[0], where[2]))
                 if positions is not None:
                     packed = share.rows(packed, positions)

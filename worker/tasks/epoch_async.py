@@ -17,8 +17,8 @@ from worker.state.table import NONE
 from worker.tasks.async_bolt import AsyncBoltTask, AsyncCall, Recorder
 from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import NOTHING
-from worker.tasks.epoch_bolt import MarkerBatch
-from worker.tasks.keeping import AgainBatch, KeepingTask
+from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch
+from worker.tasks.keeping import KeepingTask
 from worker.tasks.runners import Calls
 
 

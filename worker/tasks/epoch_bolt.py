@@ -59,6 +59,16 @@ class MarkerBatch(Batch):
         self.marker = marker
 
 
+class AgainBatch(Batch):
+    """Tuples that a task has to execute again: it had them in its hands at the commit with which it begins."""
+
+    def __init__(self, source: Source, target: int, rows: list[Any], awaited: bool) -> None:
+        none = [UNTRACKED] * len(rows)
+        super().__init__(source, target, rows, none, none, NO_MORE)
+        #: Whether the end of the input waits until they are settled.
+        self.awaited = awaited
+
+
 @dataclass(frozen=True)
 class EpochSetup:
     """What a task of a topology with epochs gets besides what every task gets. Both clocks are functions of one time."""
@@ -213,6 +223,10 @@ class EpochBoltTask(StatefulBoltTask):
     def idle(self) -> bool:
         return not (self.reached or self.parking.parked) and super().idle()
 
+    def owes_calls(self) -> bool:
+        """Return whether tuples wait here for a further call, which may emit."""
+        return bool(self.parking.parked)
+
     def forget_unsent(self) -> None:
         """Forget what was emitted before the task became what a commit says: in `prepare`."""
         drop_outboxes(self.emitter)
@@ -271,11 +285,23 @@ class EpochBoltTask(StatefulBoltTask):
                     f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
                     f"next try, and does not read this stream any more: {ANOTHER_PATH}"
                 )
+        again = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
+        self.inbox.extendleft(reversed([self.again(*each) for each in again]))
         load_states(self.states, saved.get("states", {}), setup.from_wall)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
             self.retried[canonical(key), name] = (again, setup.from_wall(time), pause)
+
+    def again(self, component: str, task: int, stream: str, awaited: bool, packed: bytes) -> AgainBatch:
+        """Return tuples that are executed again. Raises StateError for a stream that is not read any more."""
+        fields = self.fields_of.get((component, stream))
+        if fields is None:
+            raise StateError(
+                f"{self.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and does not "
+                f"read this stream any more: {ANOTHER_PATH}"
+            )
+        return AgainBatch(Source(component, task, stream, fields), self.id, pickle.loads(packed), awaited)
 
     # Parked tuples.
 

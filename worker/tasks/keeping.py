@@ -9,24 +9,23 @@ Must not know: links, trackers, coordinators, files.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from random import Random
 from typing import Any, Final
 
-from squall.transport.frames import COUNTS, NO_MORE, Batch
-from topology_api import Failure, StateError
+from squall.transport.frames import COUNTS
+from topology_api import Failure
 from topology_api.packing import dumps_by_value
-from topology_api.tuples import SETTLED, UNTRACKED, Source, Tuple
+from topology_api.tuples import SETTLED, UNTRACKED, Tuple
 from worker.epochs.parking import Parked
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import ErrorReport, one_line
 from worker.routing.router import StreamOutput
 from worker.tasks.bolt import BoundedInputs, trees_of
 from worker.tasks.emitter import NOTHING, short
-from worker.tasks.epoch_bolt import ANOTHER_PATH, EpochBoltTask
+from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.hooks import ObservedHoldingEmitter
 from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
@@ -87,16 +86,6 @@ class KeepingEmitter(HoldingEmitter):
 
 class ObservedKeepingEmitter(ObservedHoldingEmitter, KeepingEmitter):
     """The same with hooks."""
-
-
-class AgainBatch(Batch):
-    """Tuples that a task had in its hands at the commit with which it begins."""
-
-    def __init__(self, source: Source, target: int, rows: list[Any], awaited: bool) -> None:
-        none = [UNTRACKED] * len(rows)
-        super().__init__(source, target, rows, none, none, NO_MORE)
-        #: Whether the end of the input waits until they are settled.
-        self.awaited = awaited
 
 
 @dataclass(slots=True, eq=False)
@@ -243,6 +232,9 @@ class KeepingTask(EpochBoltTask):
         # The end of the input waits for held tuples: `tick` may settle them, and is not called afterwards.
         return super().idle() and not (self.end_due and any(held.awaited for held in self.held.values()))
 
+    def owes_calls(self) -> bool:
+        return super().owes_calls() or any(held.awaited for held in self.held.values())
+
     def wants_run(self) -> bool:
         if self.end_due and not (self.end_called or self.inbox or self.yielded or self.idle()):
             return bool(self.notices or self.tick_due) or self.overdue()
@@ -304,21 +296,6 @@ class KeepingTask(EpochBoltTask):
             [*of, dumps_by_value([tuple(tup._values) for tup, _, _ in entries], 5)]
             for of, entries in groupby(fresh, kind)
         ]
-
-    def load(self, snapshot: TaskSnapshot) -> None:
-        super().load(snapshot)
-        again = []
-        for component, task, stream, awaited, packed in snapshot.held:
-            fields = self.fields_of.get((component, stream))
-            if fields is None:
-                raise StateError(
-                    f"{self.emitter.where()} holds tuples of stream {stream!r} of component {component!r}, and does not read "
-                    f"this stream any more: {ANOTHER_PATH}"
-                )
-            again.append(
-                AgainBatch(Source(component, task, stream, fields), self.id, pickle.loads(packed), awaited)
-            )
-        self.inbox.extendleft(reversed(again))
 
 
 class RichBoltTask(KeepingTask):
