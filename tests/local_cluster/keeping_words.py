@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from tests.local_cluster.words_with_state import Pass, Words
 from topology_api import BatchBolt, Context, Tuple
@@ -34,7 +35,7 @@ class Gathers(Pass):
     def settle(self) -> None:
         own, self.own = self.own, []
         for tup in own:
-            anchors = self.random.choice([tup, (), (tup,)]) if tup["number"] not in self.poison else tup
+            anchors: Any = self.random.choice([tup, (), (tup,)]) if tup["number"] not in self.poison else tup
             if tup["number"] in self.poison or self.random.random() < self.failing:
                 self.emit((tup["word"], tup["number"]), anchors=tup)  # for a tuple that fails: dropped
                 self.fail(tup, "not now")

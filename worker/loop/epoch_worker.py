@@ -35,7 +35,7 @@ from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_bolt import TIMER, TIMER_FIELDS, EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
@@ -361,7 +361,7 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
 
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
-    """Return the dead letter of a tuple that was given up in a bolt task."""
+    """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
@@ -377,7 +377,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=tuple(task.fields_of[source, stream]),
+            fields=TIMER_FIELDS if source == TIMER else tuple(task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

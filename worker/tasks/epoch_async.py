@@ -8,6 +8,7 @@ Must not know: links, trackers, coordinators, how the asyncio loop is driven.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from topology_api import Bolt
@@ -17,9 +18,9 @@ from worker.state.table import NONE
 from worker.tasks.async_bolt import AsyncBoltTask, AsyncCall, Recorder
 from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import NOTHING
-from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch
+from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch, batch_of
 from worker.tasks.keeping import KeepingTask
-from worker.tasks.runners import Calls
+from worker.tasks.runners import Calls, canceller
 
 
 class EpochAsyncTask(AsyncBoltTask, KeepingTask):
@@ -27,8 +28,8 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        #: The asyncio tasks of the calls that run.
-        self.running: dict[int, Any] = {}
+        #: What cancels the calls that run.
+        self.running: dict[int, Callable[[], None]] = {}
         self.attach(("reset_timeout",), Bolt, KeepingRecorder(self))
 
     # Markers.
@@ -48,9 +49,7 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
         return not (self.marker_is_next or self.reached) and super().may_start(now)
 
     async def execute_call(self, call: AsyncCall) -> None:
-        import asyncio  # it is loaded where a coroutine runs
-
-        self.running[id(call)] = asyncio.current_task()
+        self.running[id(call)] = canceller()
         try:
             await super().execute_call(call)
         finally:
@@ -110,7 +109,7 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
 
     def retry_of(self, parked: Parked) -> Any:
         """Return the call that tries a parked tuple again."""
-        batch = self.batch_of(parked)
+        batch = batch_of(self, parked)
         call = AsyncCall(make_tuple(batch, 0), self.now(), batch)
         batch.position = 1
         self.under_way[id(batch)] = 1
@@ -144,8 +143,8 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
         return super().idle() and KeepingTask.idle(self)
 
     def close(self) -> None:
-        for running in list(self.running.values()):
-            running.get_loop().call_soon_threadsafe(running.cancel)
+        for cancel in list(self.running.values()):
+            cancel()
         super().close()
 
 

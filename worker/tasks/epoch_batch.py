@@ -21,6 +21,7 @@ from worker.state.table import NONE
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import make_tuple, trees_of
 from worker.tasks.emitter import NOTHING, short
+from worker.tasks.epoch_bolt import batch_of
 from worker.tasks.keeping import KeepingTask
 
 
@@ -132,7 +133,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
             parked = self.parking.due(now)
             if parked is None:
                 break
-            tup = make_tuple(self.batch_of(parked), 0)
+            tup = make_tuple(batch_of(self, parked), 0)
             self.tries[id(tup)] = parked
             self.execute_batch([tup])
 

@@ -25,7 +25,7 @@ from worker.errors.reports import ErrorReport, one_line
 from worker.routing.router import StreamOutput
 from worker.tasks.bolt import BoundedInputs, trees_of
 from worker.tasks.emitter import NOTHING, short
-from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask
+from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask, new_parked
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.hooks import ObservedHoldingEmitter
 from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
@@ -199,7 +199,7 @@ class KeepingTask(EpochBoltTask):
         if self.on_failure is not None:
             self.on_failure(tup, failure)
         try:
-            parked = self.failures_of(tup) or self.new_parked(tup)
+            parked = self.failures_of(tup) or new_parked(self, tup)
             self.parking.give_up(parked, why)
         except Exception as error:
             self.cannot_keep(error)
