@@ -63,6 +63,8 @@ class ComponentSpec:
     conf: Mapping[str, object] = field(default_factory=dict)
     outputs: Mapping[str, StreamSpec] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
+    #: Whether the number of tasks cannot change in a topology with a state path: a spout's positions cannot be merged.
+    keeps_tasks: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", _read_only(self.conf))
@@ -71,7 +73,7 @@ class ComponentSpec:
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views cannot be pickled; the dicts behind them can.
         values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
-        return ComponentSpec, values
+        return ComponentSpec, (*values, self.keeps_tasks)
 
 
 @dataclass(frozen=True, repr=False)

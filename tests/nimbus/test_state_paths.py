@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nimbus.submission.submission import Submission
@@ -25,9 +27,20 @@ def test_a_topology_with_or_for_a_state_path_is_not_replaced(
     assert record is not None and record.id == first.id
 
 
-def test_a_rebalance_keeps_the_number_of_tasks_of_a_spout_of_such_a_topology() -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_rebalance_keeps_the_number_of_tasks_of_a_spout_that_cannot_merge_its_positions(
+    keeps: bool,
+) -> None:
+    topology = a_topology("words", 1, 2)
+    lines, count = topology.components
+    topology = replace(topology, components=(replace(lines, keeps_tasks=keeps), count))
     scenario = Scenario()
-    scenario.nimbus.submit(Submission(a_topology("words", 1, 2), AT_A_PATH, {}))
-    with pytest.raises(InvalidConfig, match="spout 'lines' has 1 tasks, and would have 3"):
-        scenario.nimbus.rebalance("words", parallelism={"lines": 3})
-    scenario.nimbus.rebalance("words", 2, {"count": 3})
+    scenario.nimbus.submit(Submission(topology, AT_A_PATH, {}))
+    if keeps:
+        with pytest.raises(
+            InvalidConfig, match=r"spout 'lines' has 1 tasks, and would have 3.*merge_positions"
+        ):
+            scenario.nimbus.rebalance("words", parallelism={"lines": 3})
+        scenario.nimbus.rebalance("words", 2, {"count": 3})
+    else:
+        scenario.nimbus.rebalance("words", 2, {"lines": 3, "count": 3})

@@ -233,5 +233,5 @@ def test_what_does_not_fit_is_named() -> None:
     assert misfits(["a/0", "b/0", "c/0"], ["a/0", "a/1", "b/0", "b/1", "d/0"], ["a"]) == [
         "component 'c' is gone",
         "component 'd' is new",
-        "spout 'a' has 2 tasks and had 1",
+        "spout 'a' has 2 tasks and had 1, and has no merge_positions",
     ]

@@ -44,12 +44,12 @@ class EpochLead:
         now: Callable[[], float],
         activity: Callable[[], int],
         end: Callable[[SquallError], None],
-        spouts: Iterable[str],
+        keeping: Iterable[str],
     ) -> None:
         """`activity`: returns a number that grows with everything that the tasks of this worker do. `end`: ends the worker,
-        which cannot go on."""
+        which cannot go on. `keeping`: the spouts whose number of tasks cannot change."""
         self.mail, self.coordinator, self.end = mail, coordinator, end
-        self.spouts = frozenset(spouts)
+        self.keeping = frozenset(keeping)
         self.files, self.calls, self.now = files, calls, now
         self.count_activity = activity
         #: The number when the last epoch began to end.
@@ -199,13 +199,13 @@ class EpochLead:
     def fits(self) -> bool:
         """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
-        found = misfits(newest.files, self.coordinator.tasks, self.spouts) if newest is not None else []
+        found = misfits(newest.files, self.coordinator.tasks, self.keeping) if newest is not None else []
         if found:
             self.end(
                 SquallError(
-                    f"the state in {self.files.folder} is of other tasks: {', '.join(found)}. In this release components and "
-                    "the numbers of tasks of spouts cannot change: submit them as they were, or set another "
-                    "topology.state.path"
+                    f"the state in {self.files.folder} is of other tasks: {', '.join(found)}. In this release components "
+                    "cannot change, nor the number of tasks of a spout without merge_positions: submit them as they were, or "
+                    "set another topology.state.path"
                 )
             )
         return not found

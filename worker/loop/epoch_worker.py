@@ -96,10 +96,10 @@ class EpochWorker(Worker):
             int(plan.conf["topology.epoch.keep"]),
             plan.topology_id,
         )
-        spouts = [spec.id for spec in plan.topology.spouts]
+        keeping = [spec.id for spec in plan.topology.spouts if spec.keeps_tasks]
         activity = self.epochs.activity.count
         self.lead = EpochLead(
-            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, spouts
+            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, keeping
         )
 
     def replan(self, plan: WorkerPlan) -> None:

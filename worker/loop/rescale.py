@@ -1,8 +1,8 @@
 """Makes the snapshot with which a task begins from those of a commit, also where components have other numbers of tasks now.
 
 Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
-for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. A spout keeps
-its number of tasks, since positions cannot be divided.
+for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. The tasks of
+a spout all begin with the positions of those before, which the spout merges.
 Must not know: files, links, objects of tasks.
 """
 
@@ -43,7 +43,7 @@ class Rescale:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
         component, _, index = name.partition("/")
         if component in self.changed:
-            snapshot = self.merged(component, int(index), snapshots)
+            snapshot = self.share_of(component, int(index), snapshots)
         else:
             [snapshot] = snapshots
         if self.changed:
@@ -55,30 +55,47 @@ class Rescale:
 
     # A component with another number of tasks.
 
-    def merged(self, component: str, index: int, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+    def share_of(self, component: str, index: int, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the share of one task."""
         snapshots = sorted(snapshots, key=lambda each: index_of(each.task))
         count = len(self.plan.tasks_of[component])
         own = [each for each in snapshots if heir_of(index_of(each.task), count) == index]
+        first = snapshots[0]
+        made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation)
+        made.outboxes = [box for each in own for box in each.outboxes]
+        if self.plan.topology.component(component).kind == "spout":
+            self.put_source(made, snapshots, own)
+        else:
+            self.put_contents(made, index, snapshots, own)
+        return made
+
+    def put_source(self, made: TaskSnapshot, snapshots: list[TaskSnapshot], own: list[TaskSnapshot]) -> None:
+        """Put in what a spout task begins with: all positions, and the values of its own that wait for their commit."""
+        made.finished = all(each.finished for each in snapshots)
+        positions = [each.position for each in snapshots if each.position is not None]
+        made.state = {"ended": all(each.state["ended"] for each in snapshots), "positions": positions}
+        made.again = [kept for each in own for kept in each.again]
+
+    def put_contents(
+        self, made: TaskSnapshot, index: int, snapshots: list[TaskSnapshot], own: list[TaskSnapshot]
+    ) -> None:
+        """Put in what a bolt task begins with."""
+        component, count = made.task.partition("/")[0], len(self.plan.tasks_of[made.task.partition("/")[0]])
         flags = {each.state["end_called"] for each in snapshots}
         if len(flags) > 1:
             raise StateError(
                 f"the input of some tasks of component {component!r} had ended at the last commit, and that of others had not: "
                 f"their number cannot change now: {AS_BEFORE}"
             )
-        ended = set.intersection(*(set(each.ended) for each in snapshots))
-        first = snapshots[0]
+        made.ended = sorted(set.intersection(*(set(each.ended) for each in snapshots)))
         share = KeyShare(index, count)
-        state = {
-            "end_called": first.state["end_called"],
+        made.state = {
+            "end_called": flags.pop(),
             "ended": all(each.state["ended"] for each in snapshots),
             "states": share.states([each.state.get("states", {}) for each in snapshots]),
             "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
             "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
         }
-        made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation, state)
-        made.ended = sorted(ended)
-        made.outboxes = [box for each in own for box in each.outboxes]
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
         keys = self.input_keys(component)
@@ -100,7 +117,6 @@ class Rescale:
                     packed = b""
                 if packed:
                     made.held.append([*where, packed])
-        return made
 
     def input_keys(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
         """Return where the key is in the rows of each input whose tuples fields grouping sends to the task of their key."""
@@ -216,14 +232,15 @@ class KeyShare:
         }
 
 
-def misfits(there: Iterable[str], here: Iterable[str], spouts: Iterable[str]) -> list[str]:
-    """Return what keeps the tasks of a commit from being those of a topology. `here`: the tasks of the topology."""
+def misfits(there: Iterable[str], here: Iterable[str], keeping: Iterable[str]) -> list[str]:
+    """Return what keeps the tasks of a commit from being those of a topology. `here`: the tasks of the topology; `keeping`: the
+    spouts whose number of tasks cannot change."""
     before, now = count_tasks(there), count_tasks(here)
     found = [f"component {name!r} is gone" for name in sorted(before.keys() - now.keys())]
     found += [f"component {name!r} is new" for name in sorted(now.keys() - before.keys())]
     return found + [
-        f"spout {name!r} has {now[name]} tasks and had {before[name]}"
-        for name in sorted(set(spouts) & before.keys() & now.keys())
+        f"spout {name!r} has {now[name]} tasks and had {before[name]}, and has no merge_positions"
+        for name in sorted(set(keeping) & before.keys() & now.keys())
         if before[name] != now[name]
     ]
 
