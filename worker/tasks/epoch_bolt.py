@@ -300,8 +300,8 @@ class EpochBoltTask(StatefulBoltTask):
                     f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
                     f"next try, and does not read this stream any more: {ANOTHER_PATH}"
                 )
-        again = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
-        self.inbox.extendleft(reversed([again_batch(self, *each) for each in again]))
+        kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
+        self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
         load_states(self.states, saved.get("states", {}), setup.from_wall)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for row in pickle.loads(saved["retried"]) if saved.get("retried") else ():
