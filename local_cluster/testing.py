@@ -13,6 +13,12 @@ This module only exports names; each name is documented where it is defined. No 
 
 from local_cluster.bolt_run import BoltRun, run_bolt
 from local_cluster.complete import Completed, complete_topology
+from local_cluster.contracts import (
+    ContractBroken,
+    check_rewindable_spout,
+    check_staged_sink,
+    check_token_sink,
+)
 from local_cluster.mutation import MutatedValue
 from local_cluster.scripted import TICK, Pause, ScriptedSpout
 
@@ -20,9 +26,13 @@ __all__ = [
     "TICK",
     "BoltRun",
     "Completed",
+    "ContractBroken",
     "MutatedValue",
     "Pause",
     "ScriptedSpout",
+    "check_rewindable_spout",
+    "check_staged_sink",
+    "check_token_sink",
     "complete_topology",
     "run_bolt",
 ]

@@ -37,12 +37,16 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "local_cluster": {
-        "A cluster on this machine": ("LocalCluster", "TopologyStatus", "ComponentStatus", "WorkerView"),
+        "A cluster on this machine": ("LocalCluster", "TopologyStatus", "ComponentStatus", "EpochStatus",
+                                        "WorkerView"),
     },
     "local_cluster.testing": {
         "Testing": (
             "complete_topology", "Completed", "run_bolt", "BoltRun", "TICK", "ScriptedSpout", "Pause",
             "MutatedValue",
+        ),
+        "Contracts of connectors": (
+            "check_rewindable_spout", "check_staged_sink", "check_token_sink", "ContractBroken",
         ),
     },
     "squall_io.sql": {

@@ -1,10 +1,12 @@
 """Databases for tests of the SQL sink: files of SQLite, and a PostgreSQL server of its own.
 
-The server listens only on a socket below the test's folder. Where there is no `pg_ctl`, they are skipped, also with CI=true.
+The server listens only on a socket below the test's folder. Where there is no PostgreSQL its tests are skipped; with CI=true
+they fail.
 """
 
 from __future__ import annotations
 
+import importlib
 import os
 import pwd
 import shutil
@@ -12,9 +14,33 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
+#: Where the packages of Debian and its kin put what `initdb` and `pg_ctl` on PATH do not lead to.
+INSTALLED = Path("/usr/lib/postgresql")
+
+
+def _missing(what: str) -> None:
+    """Skip the test; with CI=true let it fail."""
+    text = f"{what}: install the system's package `postgresql`, and the extra `dev`"
+    if os.environ.get("CI") == "true":
+        pytest.fail(text)
+    pytest.skip(text)
+
+
+def _found(command: str) -> str:
+    """Return the path of a command of PostgreSQL: that on PATH, or that of the newest version that is installed."""
+    if (path := shutil.which(command)) is not None:
+        return path
+    versions = [
+        path for path in INSTALLED.glob("*") if path.name.isdecimal() and (path / "bin" / command).is_file()
+    ]
+    if not versions:
+        _missing(f"there is no {command} on PATH, nor below {INSTALLED}")
+    return str(max(versions, key=lambda path: int(path.name)) / "bin" / command)
 
 
 def _unprivileged(folder: Path) -> list[str]:
@@ -22,35 +48,64 @@ def _unprivileged(folder: Path) -> list[str]:
     if os.geteuid() != 0:
         return []
     if shutil.which("runuser") is None:
-        pytest.skip("PostgreSQL does not run as root, and there is no runuser command")
+        _missing("PostgreSQL does not run as root, and there is no runuser command")
     account = pwd.getpwnam("nobody")
     os.chown(folder, account.pw_uid, account.pw_gid)
     return ["runuser", "-u", "nobody", "--"]
 
 
-@contextmanager
-def postgresql() -> Iterator[str]:
-    """The URL of a server, which is stopped at the end. A socket's path has at most 107 bytes: hence a short folder."""
-    if shutil.which("pg_ctl") is None or shutil.which("initdb") is None:
-        pytest.skip("no pg_ctl and initdb on PATH (not yet required with CI=true)")
-    pytest.importorskip("psycopg")
-    folder = Path(tempfile.mkdtemp(prefix="squall-pg-"))
-    before = _unprivileged(folder)
+@dataclass(frozen=True)
+class PostgreSQL:
+    """A server in a folder of its own. url: for SQLAlchemy."""
 
-    def run(*command: str) -> None:
+    folder: Path
+    before: tuple[str, ...]
+    url: str
+
+    def run(self, command: str, *arguments: str) -> None:
+        """Run a command of PostgreSQL."""
         done = subprocess.run(
-            [*before, *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE, text=True, timeout=120, check=False,
+            [*self.before, _found(command), "-D", str(self.folder / "data"), *arguments],
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
 
-    data, log = str(folder / "data"), str(folder / "log")
+    def start(self) -> None:
+        """Start, and wait until it answers."""
+        options = f"-F -k {self.folder} -c listen_addresses="
+        self.run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-o", options, "start")
+
+    def stop(self) -> None:
+        """Stop at once, as a crash would."""
+        self.run("pg_ctl", "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def postgresql_server() -> Iterator[PostgreSQL]:
+    """A server, which is stopped at the end. A socket's path has at most 107 bytes: hence a short folder."""
+    _found("initdb")
     try:
-        run("initdb", "-D", data, "-U", "app", "-A", "trust", "--no-sync")
-        run("pg_ctl", "-D", data, "-l", log, "-w", "-o", f"-F -k {folder} -c listen_addresses=", "start")
+        importlib.import_module("psycopg")
+    except ImportError:
+        _missing("psycopg is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="squall-pg-"))
+    server = PostgreSQL(
+        folder, tuple(_unprivileged(folder)), f"postgresql+psycopg://app@/postgres?host={folder}"
+    )
+    try:
+        server.run("initdb", "-U", "app", "-A", "trust", "--no-sync")
+        server.start()
         try:
-            yield f"postgresql+psycopg://app@/postgres?host={folder}"
+            yield server
         finally:
-            run("pg_ctl", "-D", data, "-m", "immediate", "stop")
+            server.stop()
     finally:
         shutil.rmtree(folder)
+
+
+@contextmanager
+def postgresql() -> Iterator[str]:
+    """The URL of a server, which is stopped at the end."""
+    with postgresql_server() as server:
+        yield server.url

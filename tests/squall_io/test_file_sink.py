@@ -48,45 +48,6 @@ def test_a_file_is_visible_after_its_commit_however_often_that_is_made(tmp_path:
     assert staged(tmp_path) == []
 
 
-def test_an_aborted_file_is_gone(tmp_path: Path) -> None:
-    sink = opened(tmp_path)
-    handle = sink.stage(7, [b"a"])
-    sink.abort(7, handle)
-    sink.abort(7, handle)
-    assert visible(tmp_path) == {} and staged(tmp_path) == []
-
-
-def test_the_same_epoch_staged_again_has_a_file_of_its_own(tmp_path: Path) -> None:
-    sink = opened(tmp_path)
-    void, good = sink.stage(7, [b"void"]), sink.stage(7, [b"good"])
-    sink.abort(7, void)
-    sink.commit(7, good)
-    assert list(visible(tmp_path).values()) == ["good\n"]
-
-
-def test_what_killed_attempts_have_left_is_removed_with_a_later_commit(tmp_path: Path) -> None:
-    for epoch in (6, 7, 9):
-        opened(tmp_path).stage(epoch, [b"left behind"])
-    others = [opened(tmp_path, index=1), opened(tmp_path, lineage="f" * 16)]
-    for other in others:
-        other.stage(7, [b"of others"])
-    sink = opened(tmp_path)
-    sink.commit(7, sink.stage(7, [b"good"]))
-    left = [name.rpartition(".txt.")[0] for name in staged(tmp_path)]
-    assert left == [
-        f"out-0-{LINEAGE}-000000000009",
-        "out-0-ffffffffffffffff-000000000007",
-        f"out-1-{LINEAGE}-000000000007",
-    ]
-
-
-def test_files_of_another_state_stay(tmp_path: Path) -> None:
-    for lineage in (LINEAGE, "f" * 16):
-        sink = opened(tmp_path, lineage)
-        sink.commit(1, sink.stage(1, [lineage.encode()]))
-    assert sorted(visible(tmp_path).values()) == sorted([f"{LINEAGE}\n", "f" * 16 + "\n"])
-
-
 def test_if_both_files_are_gone_the_error_names_them(tmp_path: Path) -> None:
     sink = opened(tmp_path)
     handle = sink.stage(7, [b"a"])

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.database import RowRefused
-from tests.sql_servers import postgresql
+from tests.sql_servers import PostgreSQL, postgresql_server
 from topology_api import Context, Fields, InvalidConfig, RewindableSpout, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
@@ -35,22 +34,31 @@ sink.write(1, [{"id": 1, "price": 5}], 0, "t")
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgresql() as url:
-        yield url
+def running() -> Iterator[PostgreSQL]:
+    with postgresql_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(running: PostgreSQL) -> str:
+    return running.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     sqlite = request.param == "sqlite"
     url: str = f"sqlite:///{tmp_path}/shop.db" if sqlite else request.getfixturevalue("server")
+    make_tables(url)
+    return url
+
+
+def make_tables(url: str) -> None:
     engine = sqlalchemy.create_engine(url)
     with engine.begin() as connection:
         for table in ("orders", "squall_tokens"):
             connection.exec_driver_sql(f"DROP TABLE IF EXISTS {table}")
         connection.exec_driver_sql(TABLE)
     engine.dispose()
-    return url
 
 
 def sink(url: str) -> SqlSink:
@@ -68,54 +76,6 @@ def written(url: str) -> list[tuple[int, int]]:
 
 def orders(*rows: tuple[int, int]) -> list[dict[str, int]]:
     return [{"id": number, "price": price} for number, price in rows]
-
-
-def test_rows_and_token_are_written_together_once(url: str) -> None:
-    bolt = sink(url)
-    assert bolt.read_token("t") == 0
-    assert bolt.write(3, orders((1, 5)), 0, "t")
-    assert bolt.write(4, orders((2, 5)), 3, "t")
-    assert not bolt.write(4, orders((3, 5)), 3, "t")
-    assert not bolt.write(4, orders((3, 5)), 0, "t")
-    assert (bolt.read_token("t"), written(url)) == (4, [(1, 5), (2, 5)])
-    bolt.cleanup()
-
-
-@pytest.mark.parametrize("expected", [0, 1])
-def test_of_concurrent_writers_one_wins(url: str, expected: int) -> None:
-    def attempt(number: int, before: int = expected, after: int = 2) -> bool:
-        bolt = sink(url)
-        try:
-            return bolt.write(after, orders((number, 5)) if after == 2 else [], before, "t")
-        finally:
-            bolt.cleanup()
-
-    if expected:
-        assert attempt(0, 0, 1)
-
-    with ThreadPoolExecutor(4) as pool:
-        won = list(pool.map(attempt, range(4)))
-    assert sorted(won) == [False, False, False, True]
-    assert written(url) == [(won.index(True), 5)]
-
-
-def test_a_lost_answer_is_found_by_the_token(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    bolt = sink(url)
-    assert bolt.read_token("t") == 0
-    commit = sqlalchemy.Connection.commit
-
-    def lost(connection: Any) -> None:
-        commit(connection)
-        raise ConnectionResetError("the answer is lost")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sqlalchemy.Connection, "commit", lost)
-        with pytest.raises(ConnectionResetError):
-            bolt.write(1, orders((1, 5)), 0, "t")
-    assert bolt.read_token("t") == 1
-    assert not bolt.write(1, orders((1, 5)), 0, "t")
-    assert written(url) == [(1, 5)]
-    bolt.cleanup()
 
 
 def test_a_process_that_is_killed_before_the_commit_leaves_nothing(url: str) -> None:
@@ -189,6 +149,42 @@ def test_each_row_is_written_once_by_a_topology_that_starts_again_and_again(url:
             cluster.advance(seconds)
             assert not cluster.status("shop").errors
     assert written(url) == [(number, 5) for number in range(200)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["before the commit", "after the commit"])
+def test_each_row_is_written_once_when_the_server_restarts_before_it_answers(
+    running: PostgreSQL, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    make_tables(running.url)
+    commit, commits, restarts = sqlalchemy.Connection.commit, [0], [0]
+
+    def restarted(connection: Any) -> None:
+        commits[0] += 1
+        if commits[0] % 3 or restarts[0] == 2:
+            return commit(connection)
+        restarts[0] += 1
+        if when == "after the commit":
+            commit(connection)
+        running.stop()
+        running.start()
+        connection.exec_driver_sql("SELECT 1")  # what waits for the answer meets a connection that is gone
+        raise AssertionError("the connection has outlived its server")
+
+    monkeypatch.setattr(sqlalchemy.Connection, "commit", restarted)
+    builder = TopologyBuilder("shop")
+    builder.set_spout("orders", Orders())
+    builder.set_bolt("write", sink(running.url)).shuffle_grouping("orders")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf)
+        cluster.advance(30)
+        status = cluster.status("shop")
+        assert status.components["orders"].acked == 200
+        assert "OperationalError" in status.errors[-1].render()
+        assert cluster.dead_letters("shop") == []
+    assert restarts == [2]
+    assert written(running.url) == [(number, 5) for number in range(200)]
 
 
 def test_rows_wait_for_a_database_that_cannot_be_reached_at_the_start(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
+from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
 from worker.state.timers import Due, KeyTimers
@@ -158,6 +159,8 @@ class EpochBoltTask(StatefulBoltTask):
     trying: Parked | None
     #: (key, name) of a timer whose call raised -> how many failures count against it, and how many calls had succeeded before.
     timer_failures: dict[tuple[Any, str], tuple[int, int]]
+    #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
+    keys: int | None
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -166,6 +169,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.reached = []
         self.trying = None
         self.timer_failures = {}
+        self.keys = count_keys(self.states)
 
     # Markers.
 
@@ -196,6 +200,7 @@ class EpochBoltTask(StatefulBoltTask):
         except Exception as error:
             self.cannot_keep(error)
             return True
+        self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
         self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages))
         return True
@@ -303,6 +308,7 @@ class EpochBoltTask(StatefulBoltTask):
         kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
         self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
         load_states(self.states, saved.get("states", {}), setup.from_wall)
+        self.keys = count_keys(self.states)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for row in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             key, name, time, pause = canonical(row[0]), row[1], row[3], row[4]

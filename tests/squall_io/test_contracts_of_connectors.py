@@ -1,0 +1,106 @@
+"""Every connector of a topology with epochs keeps its contract: see `local_cluster.testing.check_...`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy
+
+from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
+from squall_io.files import FileSink, FileSpout
+from squall_io.sql import SqlSink
+from tests.sql_servers import postgresql
+
+ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for name in range(5):
+        (folder / f"{name}.log").write_text("".join(f"{name} {number}\n" for number in range(12)))
+    (folder / "0.log.gz").write_bytes(gzip.compress(b"packed 1\npacked 2\npacked 3"))
+    return folder
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("follow", [True, False])
+def test_file_spout(source: Path, follow: bool, parallelism: int) -> None:
+    lines = [(f"{name} {number}",) for name in range(5) for number in range(12)]
+    packed = [] if follow else [("packed 1",), ("packed 2",), ("packed 3",)]
+    check_rewindable_spout(
+        lambda: FileSpout(source, follow=follow),
+        lines + packed,
+        parallelism=parallelism,
+        lose=lambda: shutil.rmtree(source),
+    )
+
+
+@pytest.fixture
+def no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a disk keeps without power is no part of this suite; waiting for it is most of the time."""
+    monkeypatch.setattr("squall_io.files.staging.os.fsync", lambda file: None)
+
+
+def file_lines(folder: Path) -> Iterator[str]:
+    for path in folder.iterdir():
+        if path.is_file():
+            yield from path.read_text().splitlines()
+
+
+@pytest.mark.parametrize("format", ["lines", "jsonl"])
+def test_file_sink(tmp_path: Path, format: str, no_sync: None) -> None:
+    values: Callable[[int], dict[str, Any]] = lambda number: {"text": f"row {number}"}  # noqa: E731
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    def visible() -> Iterator[Any]:
+        return ((line,) if format == "lines" else json.loads(line) for line in file_lines(folder))
+
+    def staged() -> int:
+        return len(list((folder / ".staging").iterdir())) if (folder / ".staging").exists() else 0
+
+    check_staged_sink(lambda: FileSink(folder, format), values, visible, staged=staged)
+
+
+def check_sql(url: str) -> None:
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(ORDERS)
+
+    def written() -> list[Any]:
+        with engine.connect() as connection:
+            return [tuple(row) for row in connection.exec_driver_sql("SELECT id, price FROM orders")]
+
+    try:
+        check_token_sink(
+            lambda: SqlSink(url, "orders", ["id", "price"]),
+            lambda number: {"id": number, "price": number + 1},
+            written,
+        )
+    finally:
+        engine.dispose()
+
+
+def test_sql_sink_on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def without_sync(connection: Any, record: Any) -> None:
+        connection.execute("PRAGMA synchronous=OFF")
+
+    sqlalchemy.event.listen(sqlalchemy.Engine, "connect", without_sync)
+    try:
+        check_sql(f"sqlite:///{tmp_path}/shop.db")
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "connect", without_sync)
+
+
+@pytest.mark.slow
+def test_sql_sink_on_postgresql() -> None:
+    with postgresql() as server:
+        check_sql(server)
