@@ -24,15 +24,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import perf, topology, two_workers
+from benchmarks import perf, stateful_count, topology, two_workers
 from benchmarks.child import answer, ask, machine
 from benchmarks.notes import Usage, find, leave
 from benchmarks.perf import KERNEL, PERIOD, Sample
 from topology_api import Context
 from topology_api.core_choice import CHOICE, HOT, source_path
 
-RUNS = {"one": "one process", "two": "two workers"}
+RUNS = {"one": "one process", "two": "two workers", "state": "workers, state"}
 SYMBOLS = 25
+SENTENCES_A_SECOND = 50_000
+"""With state a run takes a fixed time: a second for this many sentences."""
 CANNOT = 2
 """Exit status: there is nothing to measure, or nothing to measure it with."""
 
@@ -140,11 +142,32 @@ class InWorkers(two_workers.Sentences):
         super().close()
 
 
+class WithState(stateful_count.RewindableSentences):
+    """Has its worker sampled from the first sentence to the last."""
+
+    def open(self, context: Context) -> None:
+        self.profile = Profile(self.job.folder, context.index)
+        super().open(context)
+
+    def begin(self) -> float:
+        wait = super().begin()
+        if self.begun:
+            self.profile.begin()
+        return wait
+
+    def close(self) -> None:
+        self.profile.end()
+        super().close()
+
+
 def measure(run: str, count: int, seed: int) -> dict[str, Any]:
     """Return one run: its words, its CPU, and its samples by thread, file and function."""
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
         if run == "one":
             words = topology.run(Job(count, count, seed, folder=folder), Here).words
+        elif run == "state":
+            job = stateful_count.Job(folder, count / SENTENCES_A_SECOND, seed=seed)
+            words = stateful_count.run(job, WithState).words
         else:
             words = two_workers.run_in(two_workers.Job(folder, count, seed), 1, InWorkers).words
         notes = find(folder, "profile")

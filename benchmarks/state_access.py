@@ -19,8 +19,10 @@ from squall.values import TaskRow
 from topology_api import Bolt, Context, Fields, Spout, StatefulBolt, TopologyBuilder, Tuple, ValueState
 from topology_api.core_choice import CHOICE
 from topology_api.options import defaults
+from topology_api.tuples import Source
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
+from worker.tasks.bolt import BoltTask
 from worker.tasks.simulated_async import SimulatedAsync
 
 FRAME = 200
@@ -65,8 +67,8 @@ WORDS: list[str] = []
 BOLTS = (Reads, Counts, ReadsWithState, CountsInState)
 
 
-def seconds(bolt: Bolt, tuples: int) -> float:
-    """Return the seconds that a task of this bolt needs for `tuples` tuples."""
+def task_of(bolt: Bolt) -> tuple[BoltTask, Source]:
+    """Return a task of this bolt, in a worker that does not run, and the source of its words."""
     builder = TopologyBuilder("state-access")
     builder.set_spout("words", Words())
     builder.set_bolt("bolt", bolt).fields_grouping("words", "word")
@@ -84,12 +86,21 @@ def seconds(bolt: Bolt, tuples: int) -> float:
     clock = RealClock()
     worker = Worker(plan, clock, lambda *frame: None, SimulatedAsync(clock.now), lambda: None, inline=True)
     worker.start()
-    task = worker.bolts[0]
-    source = plan.source("words", 1, "default")
-    batches = []
-    for start in range(0, tuples, FRAME):
-        words = [(WORDS[number % len(WORDS)],) for number in range(start, start + FRAME)]
-        batches.append(Batch(source, 2, words, [0] * FRAME, [0] * FRAME))
+    return worker.bolts[0], plan.source("words", 1, "default")
+
+
+def batch_of(source: Source, words: list[str]) -> Batch:
+    """Return a batch of words for the task."""
+    return Batch(source, 2, [(word,) for word in words], [0] * len(words), [0] * len(words))
+
+
+def seconds(bolt: Bolt, tuples: int) -> float:
+    """Return the seconds that a task of this bolt needs for `tuples` tuples."""
+    task, source = task_of(bolt)
+    batches = [
+        batch_of(source, [WORDS[number % len(WORDS)] for number in range(start, start + FRAME)])
+        for start in range(0, tuples, FRAME)
+    ]
     began = time.process_time()
     for batch in batches:
         task.execute_rows(batch, FRAME, 10_000)

@@ -49,6 +49,7 @@ PARTS = {
     "worker/process/call_watch.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",
     "worker/tasks/holding.py": "emit: checks, grouping, edges, outboxes",
+    "worker/tasks/epoch_emitter.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/stateful_bolt.py": "executor: Tuples, calls, XORs",
     "worker/state/table.py": "states of stateful bolts",
     "worker/state/values.py": "states of stateful bolts",

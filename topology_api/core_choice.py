@@ -46,6 +46,7 @@ HOT: Final = (
     "worker.tasks.task",
     "worker.tasks.bolt",
     "worker.tasks.stateful_bolt",
+    "worker.tasks.epoch_emitter",
     "worker.tasks.spout_wait",
     "worker.tasks.spout",
     "squall.transport.credit",

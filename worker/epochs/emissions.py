@@ -22,9 +22,10 @@ class Emissions:
 
     def __init__(self, rewindable: bool) -> None:
         self.rewindable = rewindable
-        self.open: list[Kept] = []
+        #: The emissions of the open epoch; of a rewindable spout the message ids alone, which are no objects of their own.
+        self.open: list[Any] = []
         #: Epochs that have ended and are not committed, in their order.
-        self.closed: dict[int, list[Kept]] = {}
+        self.closed: dict[int, list[Any]] = {}
         #: To be emitted again, before anything new.
         self.again: deque[Kept] = deque()
 
@@ -37,7 +38,7 @@ class Emissions:
         """Note an emission in the open epoch."""
         if self.rewindable:
             if message_id is not None:
-                self.open.append((message_id, None))
+                self.open.append(message_id)
         else:
             self.open.append((message_id, values))
 
@@ -53,7 +54,11 @@ class Emissions:
         """Epochs up to this one are committed; return the message ids to ack."""
         ids: list[Any] = []
         for each in [each for each in self.closed if each <= epoch]:
-            ids += [message_id for message_id, _ in self.closed.pop(each) if message_id is not None]
+            emitted = self.closed.pop(each)
+            if self.rewindable:
+                ids += emitted
+            else:
+                ids += [message_id for message_id, _ in emitted if message_id is not None]
         return ids
 
     def rewind(self) -> None:

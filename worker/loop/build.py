@@ -40,8 +40,9 @@ from worker.tasks.emitter import BoltEmitter, SpoutEmitter
 from worker.tasks.epoch_async import EpochAsyncTask
 from worker.tasks.epoch_batch import EpochBatchTask
 from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.epoch_sink import EpochSinkTask
-from worker.tasks.epoch_spout import EpochSpoutEmitter, EpochSpoutTask, ObservedEpochSpoutEmitter
+from worker.tasks.epoch_spout import EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.keeping import KeepingEmitter, KeepingTask, ObservedKeepingEmitter, RichBoltTask
 from worker.tasks.metrics import TaskMetrics

@@ -222,7 +222,7 @@ class ListHandle(StateHandle):
         self.old = None
         if self.expiry is not None:
             self.old_written = self.expiry.written_at(table.key)
-        table.changed.append(self)
+        table.add_changed(self)
 
     def keep_all(self) -> None:
         """Keep all elements as they were before the running call, once in a call."""

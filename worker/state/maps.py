@@ -213,7 +213,7 @@ class MapHandle(StateHandle):
             self.turn = self.table.turn
             self.log.clear()
             self.logged.clear()
-            self.table.changed.append(self)
+            self.table.add_changed(self)
 
     def keep_old(self, item: Any) -> None:
         """Keep what undoes the change of an item, once in a call."""

@@ -14,7 +14,7 @@ from typing import Any
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
 from topology_api.wording import listed
-from worker.state.keys import canonical, original
+from worker.state.keys import BoxedKey, canonical, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import StateHandle
@@ -89,7 +89,10 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
     values: list[Any] = []
     times: list[Any] = []
     table = handle.table
-    for key, value in cells.items():
+    fast = (
+        handle.codec.all_kept(cells.values()) if isinstance(handle, ValueHandle) and expiry is None else None
+    )
+    for key, value in cells.items() if fast is None else ():
         table.key = key  # for messages
         if isinstance(handle, ValueHandle):
             values.append(handle.codec.kept(value, handle))
@@ -108,14 +111,21 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
             if expiry is not None:
                 times.append([to_wall(time) for time in handle.times.get(key, ())])
     table.end()
-    keys = dumps_by_value([original(key) for key in cells], 5) if cells else b""
+    boxed = BoxedKey in set(map(type, cells))
+    keys = dumps_by_value([original(key) for key in cells] if boxed else list(cells), 5) if cells else b""
+    values = values if fast is None else fast
     ttl = None if expiry is None else expiry.ttl  # for people who read the snapshot
     return {"kind": _kind(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
-    keys = [canonical(key) for key in pickle.loads(saved["keys"])] if saved["keys"] else []
+    keys = pickle.loads(saved["keys"]) if saved["keys"] else []
+    if not set(map(type, keys)) <= {str, int, bytes}:
+        keys = [canonical(key) for key in keys]
     decode, expiry = handle.codec.decode, handle.expiry  # type: ignore[attr-defined]
+    if isinstance(handle, ValueHandle) and expiry is None:
+        handle.cells.update(zip(keys, map(decode, saved["values"])))
+        return
     now = handle.table.now()
     written: dict[Any, float] = {}
     for at, (key, value) in enumerate(zip(keys, saved["values"])):

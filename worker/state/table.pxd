@@ -1,6 +1,9 @@
 # The C types of table.py.
 
 
+cdef class StateHandle
+
+
 cdef class StateTable:
     cdef public object where
     cdef public object now
@@ -8,10 +11,12 @@ cdef class StateTable:
     cdef public object none
     cdef public bint for_all
     cdef public long long turn
-    cdef public list changed
+    cdef public StateHandle first
+    cdef public list others
     cdef public dict handles
 
     cpdef begin(self, key)
+    cpdef add_changed(self, StateHandle handle)
     cpdef undo(self)
     cpdef commit(self)
     cpdef end(self)

@@ -46,8 +46,10 @@ class StateTable:
         self.for_all = False
         #: The number of calls so far.
         self.turn = 0
-        #: The handles that the running call has changed.
-        self.changed: list[StateHandle] = []
+        #: The handles that the running call has changed: the first of them, and all others. Most calls change one, and then no
+        #: list is filled and emptied.
+        self.first: StateHandle | None = None
+        self.others: list[StateHandle] = []
         self.handles: dict[str, StateHandle] = {}
 
     def begin(self, key: Any) -> None:
@@ -55,18 +57,34 @@ class StateTable:
         self.turn += 1
         self.key = key
 
+    def add_changed(self, handle: StateHandle) -> None:
+        """A handle has changed for the first time in the running call."""
+        if self.first is None:
+            self.first = handle
+        else:
+            self.others.append(handle)
+
+    @property
+    def changed(self) -> list[StateHandle]:
+        """The handles that the running call has changed."""
+        return [] if self.first is None else [self.first, *self.others]
+
     @cython.locals(handle="StateHandle")
     def undo(self) -> None:
         """Take back what the running call has changed. The key stays at hand until the next call."""
-        changed = self.changed
-        while changed:
-            handle = changed.pop()
+        others = self.others
+        while others:
+            handle = others.pop()
+            handle.undo()
+        if self.first is not None:
+            handle, self.first = self.first, None
             handle.undo()
 
     def commit(self) -> None:
         """Keep what the running call has changed."""
-        if self.changed:
-            self.changed.clear()
+        self.first = None
+        if self.others:
+            self.others.clear()
 
     def end(self) -> None:
         """End the call: no key is at hand."""

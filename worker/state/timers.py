@@ -87,7 +87,7 @@ class KeyTimers(StateHandle):
         if self.turn != self.table.turn:
             self.turn = self.table.turn
             self.log.clear()
-            self.table.changed.append(self)
+            self.table.add_changed(self)
         self.log.append((key, name, self.times.get(key, {}).get(name)))
 
     def undo(self) -> None:

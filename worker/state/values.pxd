@@ -14,6 +14,8 @@ cdef class ValueHandle(StateHandle):
     cdef public object exact
     cdef public dict cells
     cdef public Expiry expiry
+    cdef public long long read_turn
+    cdef public object read
     cdef public long long turn
     cdef public object old
     cdef public bint encoded

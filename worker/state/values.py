@@ -49,6 +49,9 @@ class ValueHandle(StateHandle):
         #: The value of each key.
         self.cells: dict[Any, Any] = {}
         self.expiry = None if ttl is None else Expiry(ttl)
+        #: The call in which `read` was found in `cells`: a value that is read and then written is looked up once.
+        self.read_turn = -1
+        self.read: Any = NONE
         #: The call in which `old` was set.
         self.turn = 0
         #: What the value was before the running call: the value, its bytes if it is mutable, or NONE.
@@ -68,6 +71,8 @@ class ValueHandle(StateHandle):
             table.no_key(self.what())
         found = self.cells.get(key, table.none)
         if self.simple:
+            self.read_turn = table.turn
+            self.read = found
             return self.default if found is table.none else found
         if self.expiry is not None and found is not NONE and self.expiry.is_over(key, table.now()):
             self.keep_old(key)
@@ -99,8 +104,8 @@ class ValueHandle(StateHandle):
             if self.turn != table.turn:
                 self.turn = table.turn
                 self.encoded = False
-                self.old = self.cells.get(key, table.none)
-                table.changed.append(self)
+                self.old = self.read if self.read_turn == table.turn else self.cells.get(key, table.none)
+                table.add_changed(self)
             self.cells[key] = new
             return
         if not self.keyed and not table.for_all:
@@ -135,7 +140,7 @@ class ValueHandle(StateHandle):
         if self.expiry is not None:
             self.old_written = self.expiry.written_at(key)
         self.turn = self.table.turn
-        self.table.changed.append(self)
+        self.table.add_changed(self)
 
     def undo(self) -> None:
         key = self.table.key if self.keyed else WHOLE

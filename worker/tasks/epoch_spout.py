@@ -20,8 +20,9 @@ from topology_api.packing import dumps_by_value
 from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
-from worker.tasks.emitter import SpoutEmitter, short
+from worker.tasks.emitter import short
 from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes, unreadable
+from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
@@ -38,38 +39,8 @@ class PickledEmissions(Emissions):
         super().restore(each for _, packed in again for each in pickle.loads(packed))
 
 
-class EpochSpoutEmitter(SpoutEmitter):
-    """emit() of a spout task: each emission belongs to the open epoch."""
-
-    emissions: Emissions
-
-    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
-        """See `topology_api.Spout.emit`."""
-        if self.emissions.rewindable:
-            super().emit(values, message_id=message_id, stream=stream)
-            self.emissions.add(message_id, None)
-            return
-        row = self.row(values)
-        super().emit(row, message_id=message_id, stream=stream)
-        self.emissions.add(message_id, (stream, 0, row))
-
-    def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
-        """See `topology_api.Spout.emit_direct`."""
-        row = self.row(values)
-        super().emit_direct(task, row, message_id=message_id, stream=stream)
-        self.emissions.add(message_id, (stream, task, row))
-
-    def again(self, kept: Kept) -> None:
-        """Emit once more what an epoch that was never committed has emitted."""
-        message_id, (stream, task, row) = kept
-        if task:
-            self.emit_direct(task, row, message_id=message_id, stream=stream)
-        else:
-            self.emit(row, message_id=message_id, stream=stream)
-
-
 class ObservedEpochSpoutEmitter(ObservedSpoutEmitter, EpochSpoutEmitter):
-    """The same with hooks."""
+    """emit() of a spout's task in a topology with epochs, with hooks."""
 
 
 class EpochSpoutTask(SpoutTask):
@@ -93,7 +64,8 @@ class EpochSpoutTask(SpoutTask):
         """Called once, before the task is opened."""
         self.epochs = setup
         self.rewindable = isinstance(self.instance, RewindableSpout)
-        self.emissions = self.emitter.emissions = setup.emissions
+        self.emissions = setup.emissions
+        self.emitter.keep_in(setup.emissions)
         self.markers, self.reached = [], []
         self.halted = self.survived = False
         self.acking = False

@@ -1,6 +1,9 @@
 # The C types of holding.py.
 
-from worker.routing.router cimport StreamOutput
+from squall.transport.row_columns cimport RowColumns
+from topology_api.tuples cimport Tuple
+from worker.routing.outbox cimport Outbox
+from worker.routing.router cimport Route, StreamOutput
 from worker.tasks.emitter cimport BoltEmitter
 
 
@@ -9,8 +12,12 @@ cdef extern from "pythread.h":
 
 
 cdef class HoldingEmitter(BoltEmitter):
+    cdef public list held_rows
+    cdef public list held_boxes
     cdef public list held
+    cdef public bint sends
 
+    cpdef bint holds(self) except -1
     cpdef release(self)
     cpdef send(self, tuple row, list boxes, list anchors, stream)
     cpdef drop(self)

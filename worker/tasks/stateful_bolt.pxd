@@ -1,6 +1,7 @@
 # The C types of stateful_bolt.py.
 
 from squall.transport.frames cimport Batch
+from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Source, Tuple
 from worker.state.table cimport StateTable
@@ -22,3 +23,7 @@ cdef class StatefulBoltTask(BoltTask):
     cpdef undo(self)
     cpdef bint wants_run(self) except -1
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
+
+
+cpdef keep_call(HoldingEmitter emitter, StateTable table)
+cpdef key_of(tuple values, tuple positions)

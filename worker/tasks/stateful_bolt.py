@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from squall.transport.frames import Batch
-from squall.transport.id_columns import view_of
+from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
 from topology_api import Bolt, FailTuple, StateError, StatefulBolt, Topology
 from topology_api.stateful import key_fields
@@ -114,7 +114,7 @@ class StatefulBoltTask(BoltTask):
             for tup, root, _ in finals:
                 tup._root = root
         self.table.commit()
-        if self.emitter.held:
+        if self.emitter.holds():
             self.emitter.release()
         for tup, _, failed in finals:
             if failed:
@@ -216,19 +216,24 @@ class StatefulBoltTask(BoltTask):
         values=tuple,
         tup=Tuple,
         enough=cython.longlong,
-        for_all=cython.bint,
         anchors=cython.bint,
     )
     def execute_rows(self, batch: Batch, stop: int, most_emits: int) -> int:
         """Execute rows of a batch, each as a call of its own; return how many."""
+        if (
+            self.auto_ack
+            and self.auto_anchor
+            and self.observer is None
+            and self.watch is None
+            and not batch.more
+        ):
+            return run_calls(self, batch, stop, most_emits)
         emitter, table, execute, observer = self.emitter, self.table, self.execute, self.observer
-        source, start = batch.source, batch.position
+        source, start, at = batch.source, batch.position, batch.position - 1
         rows, roots, edges = batch.rows, view_of(batch.roots), view_of(batch.edges)
-        positions = self.positions[source.component, source.stream]
-        for_all, anchors = positions is None, self.auto_anchor
+        positions, anchors = self.positions[source.component, source.stream], self.auto_anchor
         only = positions[0] if positions is not None and len(positions) == 1 else -1
         enough = emitter.emitted + most_emits
-        at = start - 1
         for at in range(start, min(stop, len(rows))):
             tup = Tuple.__new__(Tuple)
             values = rows.row(at) if cython.compiled else rows[at]
@@ -241,12 +246,10 @@ class StatefulBoltTask(BoltTask):
                 key = values[only]
                 if type(key) is not str:
                     key = canonical(key)
-            elif positions is None:
-                key = NONE
             else:
-                key = canonical(tuple([values[each] for each in positions]))
+                key = NONE if positions is None else key_of(values, positions)
             table.begin(key)
-            table.for_all = for_all
+            table.for_all = positions is None
             if anchors:
                 emitter.anchor = tup
             if observer is not None:
@@ -261,10 +264,7 @@ class StatefulBoltTask(BoltTask):
             if observer is not None:
                 observer.executed(tup)
             if error is None:
-                if self.finals or emitter.held:
-                    self.commit()
-                elif table.changed:
-                    table.changed = []  # faster than clear()
+                self.commit()
             else:
                 self.undo()
                 if self.raised(tup, error):
@@ -292,6 +292,106 @@ class StatefulBoltTask(BoltTask):
                 attributes[name] = handle
                 self.report(self.method, error)
                 self.crash_on_error = True
+
+
+@cython.locals(
+    task=StatefulBoltTask,
+    batch=Batch,
+    stop=cython.Py_ssize_t,
+    most_emits=cython.longlong,
+    emitter=HoldingEmitter,
+    table=StateTable,
+    source=Source,
+    rows=RowColumns,
+    roots=cython.longlong[::1],
+    edges=cython.longlong[::1],
+    acked_roots=IdColumn,
+    acked_xors=IdColumn,
+    last=cython.longlong,
+    xor=cython.longlong,
+    root=cython.longlong,
+    acked=cython.longlong,
+    at=cython.Py_ssize_t,
+    start=cython.Py_ssize_t,
+    only=cython.Py_ssize_t,
+    values=tuple,
+    tup=Tuple,
+    enough=cython.longlong,
+)
+def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) -> int:
+    """Run the hot loop, without observers: emits are anchored to the tuple, which is acked when `execute` returns."""
+    emitter, table, execute, source = task.emitter, task.table, task.execute, batch.source
+    start, rows = batch.position, batch.rows
+    roots, edges = view_of(batch.roots), view_of(batch.edges)
+    acked_roots, acked_xors = task.xors.roots, task.xors.xors  # as in `worker.tasks.bolt.run_basic`
+    positions = task.positions[source.component, source.stream]
+    table.for_all = positions is None
+    only = positions[0] if positions is not None and len(positions) == 1 else -1
+    last = SETTLED if task.failed_for else 0
+    xor = acked = 0
+    at = start - 1
+    enough = emitter.emitted + most_emits
+    for at in range(start, min(stop, len(rows))):
+        tup = Tuple.__new__(Tuple)
+        values = rows.row(at) if cython.compiled else rows[at]
+        tup._values, tup._source, tup._more = values, source, ()
+        tup._root, tup._xor = roots[at], edges[at]
+        if only >= 0:
+            key = values[only]
+            if type(key) is not str:
+                key = canonical(key)
+        else:
+            key = NONE if positions is None else key_of(values, positions)
+        table.turn += 1
+        table.key = key
+        emitter.anchor = tup
+        try:
+            execute(tup)
+        except BaseException as error:
+            task.acked, acked = task.acked + acked, 0  # a failure looks at it
+            task.undo()
+            if task.raised(tup, error):
+                enough = 0
+        else:
+            if task.finals:
+                task.acked, acked = task.acked + acked, 0
+                task.commit()
+            else:
+                keep_call(emitter, table)
+        root = tup._root  # SETTLED if the tuple has failed, or the call has acked it
+        acked += root != SETTLED
+        if root == last:
+            xor ^= tup._xor
+        else:
+            if last > 0:
+                acked_roots.append(last)
+                acked_xors.append(xor)
+            elif last == SETTLED and (task.failed_for or task.probing is not None):
+                task.succeeded(root)
+            last, xor = root, tup._xor
+        tup._root = SETTLED
+        if emitter.emitted >= enough:
+            break
+    task.xors.add(last, xor)
+    task.acked += acked
+    emitter.anchor = NOTHING
+    table.end()
+    batch.position = at + 1
+    return at + 1 - start
+
+
+@cython.locals(emitter=HoldingEmitter, table=StateTable)
+def keep_call(emitter: HoldingEmitter, table: StateTable) -> None:
+    """Keep what a call did that has acked and failed no tuple itself, as `StatefulBoltTask.commit` does."""
+    if table.first is not None:
+        table.commit()
+    if emitter.held_rows or emitter.held:
+        emitter.release()
+
+
+def key_of(values: tuple[Any, ...], positions: tuple[int, ...]) -> Any:
+    """Return the key of several fields."""
+    return canonical(tuple([values[each] for each in positions]))
 
 
 def positions_of(topology: Topology, component: str, bolt: Bolt) -> Positions:
