@@ -30,7 +30,6 @@ from topology_api import (
     Bolt,
     Context,
     Fields,
-    ListState,
     Replay,
     StatefulBolt,
     Topology,
@@ -116,43 +115,6 @@ def test_a_call_that_raises_after_its_ack_is_tried_again(tmp_path: Path) -> None
         cluster.advance(2)
         bolt = cluster.status("words").components["pass"]
         assert (bolt.acked, bolt.failed) == (10, 10)
-
-
-class Alarm(StatefulBolt):
-    """A timer of its fails until it is cancelled, set again, or passes."""
-
-    key = ("word",)
-    seen = ValueState(int, default=0)
-    fired = ListState(float)
-
-    def __init__(self, then: str) -> None:
-        self.then = then
-
-    def execute(self, tup: Tuple) -> None:
-        self.seen.value += 1
-        if self.seen.value == 1:
-            self.timer_after(0.05, name="alarm")
-        elif self.seen.value == 6:
-            if self.then == "cancel":
-                self.cancel_timer(name="alarm")
-            elif self.then == "set":
-                self.timer_after(3.0, name="alarm")
-
-    def on_timer(self, name: str, time: float) -> None:
-        if self.seen.value < 20:
-            raise ValueError("not yet")
-        self.fired.append(time)
-
-
-@pytest.mark.parametrize(("then", "fires"), [("cancel", False), ("set", True), ("wait", True)])
-def test_a_timer_that_has_failed_is_restored_as_it_is(tmp_path: Path, then: str, fires: bool) -> None:
-    for total, seconds in ((42, 2.0), (200, 60.0)):
-        with LocalCluster(simulated_time=True) as cluster:
-            cluster.submit(one_bolt(Words(total, 100), Alarm(then)), conf_at(tmp_path))
-            cluster.advance(seconds)
-            found = cluster.state("words", "bolt", "w0")
-    assert found["seen"] == 29
-    assert len(found["fired"]) == fires
 
 
 class AwayBolt(StatefulBolt):

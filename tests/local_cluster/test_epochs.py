@@ -14,8 +14,6 @@ import pytest
 
 from local_cluster import LocalCluster
 from tests.local_cluster.words_with_state import (
-    Async,
-    Batches,
     Count,
     CountTexts,
     EmitsInOpen,
@@ -29,7 +27,6 @@ from tests.local_cluster.words_with_state import (
     Partitions,
     Pass,
     Refuses,
-    Rich,
     SlowCount,
     Words,
     Writes,
@@ -230,9 +227,6 @@ def test_barriers_pass_outboxes_that_are_full(tmp_path: Path) -> None:
     ("bolt", "conf", "text"),
     [
         (Pass(), {"topology.acking": False}, "topology.acking is false"),
-        (Rich(), {}, "component 'pass' acks or anchors itself"),
-        (Batches(), {}, "component 'pass' is a BatchBolt"),
-        (Async(), {}, "component 'pass' has an async execute"),
         (
             Pass(),
             {"topology.state.path": "state"},

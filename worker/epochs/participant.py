@@ -34,6 +34,7 @@ from worker.epochs.messages import (
     RestoreTask,
     ResumeTask,
     RewindWanted,
+    Rows,
     SnapshotMarker,
     SnapshotWritten,
     TaskRestored,
@@ -189,6 +190,8 @@ class Participant:
         self.parking = parking
         self.emissions = emissions
         self.choose_files = choose_files
+        #: Makes plain values of rows that came over the closing edges of cycles.
+        self.pack_recorded: Callable[[Rows], list[Any]] = lambda item: list(item.rows)
         self.after_commit = AfterCommit()
         self.showing = Showing(self.after_commit)
         self.phase = TaskPhase.IDLE
@@ -317,7 +320,7 @@ class Participant:
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
-        content.parked = self.parking.content(now)
+        content.parked = [*content.parked, *self.parking.content(now)]
         content.again = self.emissions.content()
         letters = self.parking.close(epoch)
         if letters:
@@ -343,7 +346,7 @@ class Participant:
             return []
         ending.written = True
         snapshot = ending.snapshot
-        snapshot.recorded = [(source, list(item.rows)) for source, item in self.alignment.recorded]
+        snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
         ending.file, data = encode_snapshot(snapshot)
         ending.bytes = len(data)

@@ -38,7 +38,7 @@ from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_bolt import TIMER, TIMER_FIELDS, EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
@@ -71,6 +71,7 @@ class EpochWorker(Worker):
         self.lead_reason = f"worker {self.name}, which coordinates the epochs, was started"
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
+        self.cycles.is_idle = partial(cycle_idle, self)
         #: Whether spouts may emit.
         self.active = True
         #: Whether no task has begun with a commit.
@@ -294,7 +295,7 @@ class EpochWorker(Worker):
             text = f"worker {control.sender} sends messages that this one cannot read ({error}): run one release on all hosts"
             self.end(SquallError(text))
         if control.rewind != self.epochs.rewind:
-            control.grants = {}
+            control.grants, control.cycles = {}, []
         super().process_control(control, now)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
@@ -308,7 +309,7 @@ class EpochWorker(Worker):
         )
 
     def send_controls(self) -> None:
-        for worker in self.links.grants:
+        for worker in [*self.links.grants, *(worker for worker, _ in self.cycles.outgoing)]:
             self.ack_router.control(worker)
         for control in self.ack_router.controls.values():
             control.rewind = self.epochs.rewind
@@ -369,8 +370,17 @@ class EpochWorker(Worker):
                 break
 
 
+def cycle_idle(worker: EpochWorker, index: int) -> bool:
+    """Return whether a worker's part of a cycle is idle: nothing waits there, also not for its next try."""
+    return worker.completion.cycle_idle(index) and not any(
+        isinstance(bolt, EpochBoltTask) and bolt.owes_calls()
+        for bolt in worker.bolts
+        if worker.plan.cycle_of.get(bolt.spec.id) == index
+    )
+
+
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
-    """Return the dead letter of a tuple that was given up in a bolt task."""
+    """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
@@ -386,7 +396,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=tuple(task.fields_of[source, stream]),
+            fields=TIMER_FIELDS if source == TIMER else tuple(task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

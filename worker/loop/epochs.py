@@ -157,7 +157,7 @@ class Epochs:
         """Follow an assignment: forget the participants of tasks that are in other workers now."""
         self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
-            task: [target for target in plan.end_targets(component) if target in here]
+            task: [target for target in plan.barrier_targets(component) if target in here]
             for task, component, _ in plan.tasks
         }
         self.participants = {
@@ -277,13 +277,13 @@ class Epochs:
             self.links.enter_inbox(task, batch)
 
     def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
-        """Send a barrier to the tasks that read this one, unless its end marks are there."""
-        if task.ended:
+        """Send a barrier to the tasks that read this one, unless its end marks are there: inner edges of cycles have none."""
+        if task.ended and task.spec.id not in self.plan.cycle_of:
             return
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
             self.accept(target, sent)
-        self.links.send_barrier(sent, self.plan.end_targets(task.spec.id))
+        self.links.send_barrier(sent, self.plan.barrier_targets(task.spec.id))
 
     # Messages and effects.
 

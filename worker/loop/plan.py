@@ -142,6 +142,21 @@ class WorkerPlan:
         sources = {each.source for each in inputs if self.cycle_of.get(each.source) != cycle}
         return sorted(task for source in sources for task in self.tasks_of[source])
 
+    def barrier_targets(self, component: str) -> list[int]:
+        """Return the tasks that get the barriers of each task of a component: those of all its readers."""
+        return sorted(task for reader in self.readers(component) for task in self.tasks_of[reader.id])
+
+    def barrier_sources(self, component: str) -> list[int]:
+        """Return the tasks from which each task of this component gets barriers."""
+        sources = {each.source for each in self.topology.component(component).inputs}
+        return sorted(task for source in sources for task in self.tasks_of[source])
+
+    def closing_sources(self, component: str) -> list[int]:
+        """Return those of them whose tuples come over an edge that closes a cycle."""
+        edges = self.topology.closing_edges
+        sources = {source for reader, source, _ in edges if reader == component}
+        return sorted(task for source in sources for task in self.tasks_of[source])
+
     def cycles(self) -> list[Cycle]:
         """Return the cycles, each with the workers that host its tasks and the worker that coordinates it."""
         cycles = []

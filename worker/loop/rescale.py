@@ -16,7 +16,6 @@ from typing import Any
 
 from topology_api import StateError, StatefulBolt
 from topology_api.packing import dumps_by_value
-from topology_api.stateful import key_fields
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
@@ -89,7 +88,6 @@ class Rescale:
                 f"their number cannot change now: {AS_BEFORE}"
             )
         made.ended = sorted(set.intersection(*(set(each.ended) for each in snapshots)))
-        keyed = isinstance(self.plan.topology.load(component), StatefulBolt)
         share = KeyShare(index, count)
         made.state = {
             "end_called": flags.pop(),
@@ -100,7 +98,7 @@ class Rescale:
         }
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
-        keys = self.input_keys(component) if keyed else {}
+        keys = self.input_keys(component)
         for each in snapshots:
             for parked in each.parked:
                 source, _, stream, packed = parked[0]
@@ -111,17 +109,25 @@ class Rescale:
                     mine = share.owns(key_at(pickle.loads(packed), positions))
                 if mine:
                     made.parked.append(parked)
+            for *where, packed in [*each.held, *(recorded for _, recorded in each.recorded)]:
+                positions = keys.get((where[0], where[2]))
+                if positions is not None:
+                    packed = share.rows(packed, positions)
+                elif each not in own:
+                    packed = b""
+                if packed:
+                    made.held.append([*where, packed])
 
     def input_keys(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
-        """Return where the key is in the rows of each input that has a fields grouping on it."""
+        """Return where the key is in the rows of each input whose tuples fields grouping sends to the task of their key."""
         topology = self.plan.topology
-        bolt = topology.load(component)
-        fields = key_fields(bolt) if isinstance(bolt, StatefulBolt) else ()
+        inputs = topology.component(component).inputs
+        ways = Counter((entry.source, entry.stream) for entry in inputs)
         found = {}
-        for entry in topology.component(component).inputs:
+        for entry in inputs:
             names = topology.component(entry.source).outputs[entry.stream].fields
-            if fields and entry.grouping.kind == "fields":
-                found[entry.source, entry.stream] = tuple(names.index(name) for name in fields)
+            if entry.grouping.kind == "fields" and ways[entry.source, entry.stream] == 1:
+                found[entry.source, entry.stream] = tuple(names.index(name) for name in entry.grouping.fields)
         return found
 
     # Its neighbours.
@@ -190,6 +196,11 @@ class KeyShare:
     def owns(self, key: Any) -> bool:
         """Return whether fields grouping sends the tuples of a key to this task."""
         return key_hash(key) % self.count == self.index
+
+    def rows(self, packed: bytes, positions: tuple[int, ...]) -> bytes:
+        """Return those of pickled rows whose key belongs to this task."""
+        rows = [row for row in pickle.loads(packed) if self.owns(key_at(row, positions))]
+        return dumps_by_value(rows, 5) if rows else b""
 
     def keyed(self, packed: Iterable[bytes]) -> bytes:
         """Return those of pickled lists of (key, ...) that belong to this task."""
