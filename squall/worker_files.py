@@ -112,6 +112,8 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 ON_TRIAL: Final = "squall.on.trial"
 #: In the orders to stop at a rollback: the version (id) that gets the pending trees of the worker's spouts.
 HEIR: Final = "squall.heir"
+#: In a worker's configuration: how often its version got its name back from one that was rolled back; absent: never.
+RETURNS: Final = "squall.returns"
 
 
 class BadFile(SquallError):
@@ -158,7 +160,7 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
 
 def user_conf(orders: Orders) -> dict[str, Any]:
     """Return the configuration in a worker's orders, as users may see it."""
-    return {name: value for name, value in orders.conf.items() if name not in (ON_TRIAL, HEIR)}
+    return {name: value for name, value in orders.conf.items() if name not in (ON_TRIAL, HEIR, RETURNS)}
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,6 +20,7 @@ from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
 from topology_api.state_rules import input_problems
+from topology_api.state_types import keeps_of
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 from topology_api.validation import problems_of_topology
@@ -107,8 +108,10 @@ class _Build:
                 self._unread(self.unread_inputs, declaration)
             else:
                 inputs.append(subscription)
+        # A component with a problem may declare what no shape can be made of.
+        keeps = {} if self.problems else keeps_of(declaration.component)
         return topology.ComponentSpec(
-            declaration.id, declaration.kind, declaration.parallelism, conf, outputs, tuple(inputs)
+            declaration.id, declaration.kind, declaration.parallelism, conf, outputs, tuple(inputs), keeps
         )
 
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, topology.StreamSpec]:

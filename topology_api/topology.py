@@ -63,15 +63,18 @@ class ComponentSpec:
     conf: Mapping[str, object] = field(default_factory=dict)
     outputs: Mapping[str, StreamSpec] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
+    #: What it keeps over its versions (`topology_api.state_types.keeps_of`), as JSON values.
+    keeps: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", _read_only(self.conf))
         object.__setattr__(self, "outputs", _read_only(self.outputs))
+        object.__setattr__(self, "keeps", _read_only(self.keeps))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views cannot be pickled; the dicts behind them can.
         values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
-        return ComponentSpec, values
+        return ComponentSpec, (*values, dict(self.keeps))
 
 
 @dataclass(frozen=True, repr=False)

@@ -187,3 +187,10 @@ def keep_less(old: Any) -> Any:
         return replace(found, kept=found.kept - newest)
 
     return method
+
+
+def never_on_trial(old: Any) -> Any:
+    def set_on_trial(self: Coordinator, on_trial: bool) -> Any:
+        return old(self, False)
+
+    return set_on_trial

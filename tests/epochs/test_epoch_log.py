@@ -152,3 +152,14 @@ def test_a_damaged_record_is_refused_by_its_number() -> None:
     assert decode_record(7, encode_record(OTHERS_LEAD)) == OTHERS_LEAD
     with pytest.raises(BadLog, match="record 7"):
         decode_record(7, encode_record(OTHERS_LEAD)[:-3])
+
+
+def test_a_version_that_returns_leads_after_the_one_that_was_rolled_back() -> None:
+    """Versions of assignments go on within a cluster; each tenure gets its own base in the log."""
+    view = view_of([LeadRecord("a:1", "a", 5, "one"), LeadRecord("b:1", "b", 5 + 6, "two")])
+    assert view.base_of("one") + 7 < view.assignment
+    assert view.base_of("one+1") + 7 > view.assignment
+    view.add(LeadRecord("c:1", "c", view.base_of("one+1") + 7, "one+1"))
+    assert (
+        view.base_of("two") + 8 < view.assignment
+    )  # a worker of the version that was rolled back does not lead again

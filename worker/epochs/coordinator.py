@@ -8,10 +8,15 @@
 | RESTORING | step one of a rewind: tasks return to the last commit | every task has answered |
 | OPEN | tasks run, and no barrier is under way | the interval, a planned change, a kill |
 | ALIGNING | barriers are under way | every task's snapshot is written |
+| HELD | the snapshots are written, and the version is on trial: nothing is committed | the end of the trial |
 | COMMITTING | the `CommitRecord` is being written | the record stands |
 | HALTED | spouts have stopped for a planned change, and their last epoch is committed | a new assignment |
 | ENDING | the `EndRecord` is being written | the record stands |
 | ENDED, DEPOSED | nothing more is done; another coordinator may lead | |
+
+A version on trial commits nothing: its first commit is one from which no earlier version can go on. So if it is rolled back,
+the log still ends with the epoch at which it took over. `set_on_trial` must hear of the end of a trial only when nothing can
+roll the version back any more.
 
 A record that is being written is settled before anything else is decided (`log`). What the coordinator tells tasks, it tells
 after the record that says so stands. An epoch belongs to one assignment: every change of it is a rewind.
@@ -73,6 +78,7 @@ class EpochPhase(Enum):
     RESTORING = auto()
     OPEN = auto()
     ALIGNING = auto()
+    HELD = auto()
     COMMITTING = auto()
     HALTED = auto()
     ENDING = auto()
@@ -88,7 +94,8 @@ FOLLOWS: Final[dict[EpochPhase, frozenset[EpochPhase]]] = {
     P.REWINDING: frozenset({P.RESTORING, P.ENDING}),
     P.RESTORING: frozenset({P.OPEN, P.REWINDING, P.ENDING}),
     P.OPEN: frozenset({P.ALIGNING, P.REWINDING, P.ENDING}),
-    P.ALIGNING: frozenset({P.COMMITTING, P.REWINDING, P.ENDING}),
+    P.ALIGNING: frozenset({P.HELD, P.COMMITTING, P.REWINDING, P.ENDING}),
+    P.HELD: frozenset({P.COMMITTING, P.REWINDING, P.ENDING}),
     P.COMMITTING: frozenset({P.OPEN, P.HALTED, P.REWINDING, P.ENDING}),
     P.HALTED: frozenset({P.REWINDING, P.ENDING}),
     P.ENDING: frozenset({P.ENDED}),
@@ -96,7 +103,7 @@ FOLLOWS: Final[dict[EpochPhase, frozenset[EpochPhase]]] = {
     P.DEPOSED: frozenset(),
 }
 #: Phases in which a record of the leader may be begun.
-LEADING: Final = frozenset({P.RESTORING, P.OPEN, P.ALIGNING, P.HALTED})
+LEADING: Final = frozenset({P.RESTORING, P.OPEN, P.ALIGNING, P.HELD, P.HALTED})
 
 
 class IllegalPhase(Exception):
@@ -162,6 +169,8 @@ class Coordinator:
         self.last = False
         self.rewind_wanted = False
         self.change_wanted = False
+        #: Whether an earlier version may have to go on from the last commit.
+        self.on_trial = False
         #: Until when the last epoch of a killed topology may take.
         self.deadline: float | None = None
 
@@ -200,6 +209,11 @@ class Coordinator:
             return []
         self.change_wanted = False
         return self.rewind(now) if self.last or self.phase is P.HALTED else []
+
+    def set_on_trial(self, on_trial: bool) -> list[CoordinatorEffect]:
+        """The version is on trial, or its trial has ended well: commit what was held back."""
+        self.on_trial = on_trial
+        return self.commit() if self.phase is P.HELD and not on_trial else []
 
     def kill(self, deadline: float) -> None:
         """End after a last epoch, or at the deadline without it."""
@@ -306,11 +320,11 @@ class Coordinator:
         newest = self.view.newest
         files = newest.files if newest is not None else {}
         version = self.version - self.view.base_of(self.submission)
-        counts = dict(Counter(name.partition("/")[0] for name in files))
+        counts = dict(Counter(map(component_of, files)))
         sent = []
         for task, incarnation in self.tasks.items():
-            component = task.partition("/")[0] + "/"
-            own = {name: file for name, file in files.items() if name.startswith(component)}
+            component = component_of(task)
+            own = {name: file for name, file in files.items() if component_of(name) == component}
             message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage, counts)
             sent.append(SendToTask(task, incarnation, message))
         return sent
@@ -354,12 +368,27 @@ class Coordinator:
             self.finished.add(task)
         if not self.may_commit():
             return []
+        if self.on_trial:
+            self.enter(P.HELD)
+            return []
+        return self.commit()
+
+    def commit(self) -> list[CoordinatorEffect]:
+        """Commit the epoch whose snapshots are there."""
         self.enter(P.COMMITTING)
         view = self.view
         finished = tuple(sorted(self.finished))
+        files = {**self.left_behind(), **self.files}
         return self.write(
-            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, self.files, finished)
+            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished)
         )
+
+    def left_behind(self) -> dict[str, SnapshotFile]:
+        """Return the snapshots of components that the topology does not have any more: a later version may have them again."""
+        newest = self.view.newest
+        here = {component_of(task) for task in self.tasks}
+        there = newest.files if newest is not None else {}
+        return {task: file for task, file in there.items() if component_of(task) not in here}
 
     def may_commit(self) -> bool:
         """Return whether every task's snapshot is in the store."""
@@ -401,3 +430,8 @@ class Coordinator:
         """Write that no epoch follows."""
         self.enter(P.ENDING)
         return self.write(EndRecord(self.writer.new_token(), self.view.epoch, reason))
+
+
+def component_of(task: str) -> str:
+    """Return the component of "component/index"."""
+    return task.partition("/")[0]

@@ -7,11 +7,11 @@ Must not know: tasks, how messages travel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from topology_api import SquallError
+from topology_api import SquallError, Topology
 from worker.epochs.coordinator import (
     Coordinator,
     CoordinatorEffect,
@@ -44,12 +44,12 @@ class EpochLead:
         now: Callable[[], float],
         activity: Callable[[], int],
         end: Callable[[SquallError], None],
-        spouts: Iterable[str],
+        topology: Topology,
     ) -> None:
         """`activity`: returns a number that grows with everything that the tasks of this worker do. `end`: ends the worker,
         which cannot go on."""
         self.mail, self.coordinator, self.end = mail, coordinator, end
-        self.spouts = frozenset(spouts)
+        self.topology = topology
         self.files, self.calls, self.now = files, calls, now
         self.count_activity = activity
         #: The number when the last epoch began to end.
@@ -142,6 +142,11 @@ class EpochLead:
         if not self.coordinator.change_wanted:
             self.perform(self.coordinator.plan_change())
 
+    def set_on_trial(self, on_trial: bool) -> None:
+        """The version is on trial, or not any more."""
+        if on_trial != self.coordinator.on_trial:
+            self.perform(self.coordinator.set_on_trial(on_trial))
+
     def call_off(self) -> None:
         """The planned change does not take place."""
         self.perform(self.coordinator.call_off(self.now()))
@@ -199,13 +204,12 @@ class EpochLead:
     def fits(self) -> bool:
         """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
-        found = misfits(newest.files, self.coordinator.tasks, self.spouts) if newest is not None else []
+        found = misfits(newest, self.coordinator.tasks, self.topology) if newest is not None else []
         if found:
             self.end(
                 SquallError(
-                    f"the state in {self.files.folder} is of other tasks: {', '.join(found)}. In this release components and "
-                    "the numbers of tasks of spouts cannot change: submit them as they were, or set another "
-                    "topology.state.path"
+                    f"the topology cannot go on from the state in {self.files.folder}: {'; '.join(found)}. Submit the topology "
+                    "as it was, give such a component another name, or set another topology.state.path"
                 )
             )
         return not found

@@ -92,12 +92,11 @@ class EpochWorker(Worker):
             dict.fromkeys(plan.names.values(), plan.incarnation.restart),
             float(plan.conf["topology.epoch.secs"]),
             int(plan.conf["topology.epoch.keep"]),
-            plan.topology_id,
+            plan.tenure,
         )
-        spouts = [spec.id for spec in plan.topology.spouts]
         activity = self.epochs.activity.count
         self.lead = EpochLead(
-            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, spouts
+            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
 
     def replan(self, plan: WorkerPlan) -> None:
@@ -194,6 +193,7 @@ class EpochWorker(Worker):
             if self.lead is None:
                 self.begin_to_lead()
             assert self.lead is not None
+            self.lead.set_on_trial(self.on_trial)
             self.lead.step(now)
         busy |= self.take_messages()
         busy |= self.mail.run_due(now)

@@ -12,12 +12,14 @@ Must not know: links, trackers, coordinators, files.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Final
 
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
+from topology_api.state_types import keeping_problems, keeps_of
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
@@ -26,7 +28,7 @@ from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
 from worker.state.keys import canonical, original
-from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
+from worker.state.saved import Clock, Saved, load_states, load_timers, save_states, save_timers
 from worker.state.timers import KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
@@ -119,6 +121,11 @@ def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], n
                 f"{ANOTHER_PATH}"
             )
         for row in pickle.loads(packed[0]):
+            if len(row) != len(box.source.fields):
+                raise StateError(
+                    f"{emitter.where()} has tuples on stream {stream!r} for task {target}, and the stream has other fields now "
+                    f"({', '.join(box.source.fields)}): {ANOTHER_PATH}"
+                )
             emitter.put(box, row, [])
 
 
@@ -141,6 +148,7 @@ class EpochBoltTask(StatefulBoltTask):
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
     trying: Parked | None
+    undeclared: dict[str, Saved]
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -148,6 +156,8 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
+        #: What a commit has of states that this version does not declare: another version may declare them.
+        self.undeclared = {}
 
     # Markers.
 
@@ -238,7 +248,8 @@ class EpochBoltTask(StatefulBoltTask):
         return {
             "end_called": self.end_called,
             "ended": self.ended,
-            "states": save_states(self.states, to_wall),
+            "key": keeps_of(self.instance).get("key", []),
+            "states": {**self.undeclared, **save_states(self.states, to_wall)},
             "timers": save_timers(self.timers, to_wall),
             "retried": dumps_by_value(retried, 5) if retried else b"",
         }
@@ -256,22 +267,56 @@ class EpochBoltTask(StatefulBoltTask):
         """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
         setup, saved = self.epochs, snapshot.state
         names = {name: task for task, name in setup.names.items()}
-        for name in snapshot.ended:
-            self.inputs.ended(names[name])
+        ended = {
+            names[name] for name in snapshot.ended if name in names
+        }  # another version may have had other inputs
+        for source in ended:
+            self.inputs.ended(source)
         self.end_called, self.ended = saved["end_called"], saved["ended"]
+        self.check_inputs(ended)
         fill_outboxes(self.emitter, snapshot.outboxes, setup.names)
-        for item, _, _ in snapshot.parked:
-            component, _, stream, _ = item
-            if (component, stream) not in self.fields_of:
-                raise StateError(
-                    f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
-                    f"next try, and does not read this stream any more: {ANOTHER_PATH}"
-                )
-        load_states(self.states, saved.get("states", {}), setup.from_wall)
+        self.check_parked(snapshot)
+        context = self.context
+        states = saved.get("states", {})
+        self.check_key(saved.get("key", []), bool(saved.get("timers")))
+        self.undeclared = load_states(
+            self.states, states, setup.from_wall, context.topology, context.component
+        )
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
             self.retried[canonical(key), name] = (again, setup.from_wall(time), pause)
+
+    def check_inputs(self, ended: Set[int]) -> None:
+        """Raise StateError if the input has ended, and another version of the topology has given the bolt further inputs."""
+        new = sorted(self.epochs.names[task] for task in self.sources - ended)
+        if self.end_called and new:
+            raise StateError(
+                f"{self.emitter.where()}: its input had ended, and now it reads {', '.join(new)} too: give the bolt a new name"
+            )
+
+    def check_key(self, key: list[str], timers: bool) -> None:
+        """Raise StateError if state was saved for a key of other fields, or timers for a bolt that has none any more."""
+        known = {"key": key, "states": {"timers": None} if timers else {}}
+        own = {**keeps_of(self.instance)}
+        if "states" in own:
+            own["states"] = {}
+        for problem in keeping_problems(self.context.topology, self.spec.id, known, own):
+            raise StateError(problem)
+
+    def check_parked(self, snapshot: TaskSnapshot) -> None:
+        """Raise StateError for parked tuples that this version of the bolt cannot get."""
+        for item, _, _ in snapshot.parked:
+            component, _, stream, values = item
+            fields = self.fields_of.get((component, stream))
+            place = self.emitter.where()
+            where = f"{place} has a tuple of stream {stream!r} of component {component!r} that waits for its next try"
+            if fields is None:
+                raise StateError(f"{where}, and does not read this stream any more: {ANOTHER_PATH}")
+            if len(pickle.loads(values)) != len(fields):
+                raise StateError(
+                    f"{where}, and the stream has other fields now ({', '.join(fields)}): {ANOTHER_PATH}"
+                )
 
     # Parked tuples.
 

@@ -1,0 +1,55 @@
+"""Whether a version of a topology can go on from the state of the version that it replaces.
+
+Decided from the two descriptions, which say what each component keeps. What components keep that the running version does not
+have, only its workers see: a version that cannot go on from that fails its trial, and the running version returns.
+Pure functions over values. Must not know: the store, where state is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nimbus.placement.tasks import count_tasks, number_tasks
+from nimbus.submission.submission import Submission
+from squall.cluster.records import TopologyRecord
+from topology_api.epoch_rules import STATE_PATH
+from topology_api.state_types import keeping_problems
+
+
+def has_state(record: TopologyRecord) -> bool:
+    """Return whether a topology keeps its state at a path."""
+    return record.conf.get(STATE_PATH) is not None
+
+
+def problems_of_takeover(
+    there: TopologyRecord, description: Mapping[str, Any], submission: Submission
+) -> Iterator[str]:
+    """Yield what keeps a submission from going on from the state of the topology that has the name. `description`: that of this
+    topology."""
+    before, after = there.conf.get(STATE_PATH), submission.conf.get(STATE_PATH)
+    if before is None:
+        return  # the new version begins without state
+    if before != after:
+        now = f"{STATE_PATH} is {after}" if after is not None else f"it sets no {STATE_PATH}"
+        yield (
+            f"the running version keeps its state at {before}, and for the new version {now}, so the state would be left "
+            f"behind: set {STATE_PATH} to {before}, or kill the topology and submit the new version then"
+        )
+        return
+    old = {each["id"]: each for each in description["components"]}
+    counts = count_tasks(there.tasks)
+    wanted = count_tasks(number_tasks(submission.topology, submission.options.parallelism))
+    for spec in submission.topology.components:
+        was = old.get(spec.id)
+        if was is None:
+            continue
+        if was["kind"] != spec.kind:
+            yield f"component {spec.id!r} was a {was['kind']}, and is a {spec.kind} now: give it another name"
+            continue
+        if spec.kind == "spout" and counts[spec.id] != wanted[spec.id]:
+            yield (
+                f"spout {spec.id!r} has {counts[spec.id]} tasks, and would have {wanted[spec.id]}: with {STATE_PATH} this "
+                "number cannot change in this release"
+            )
+        yield from keeping_problems(there.name, spec.id, was.get("keeps", {}), spec.keeps)
