@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from squall.cluster.records import Placement, TopologyRecord
 from squall.values import Address, Incarnation, TopologyState
-from squall.worker_files import HEIR, ON_TRIAL, RETURNS, Orders
+from squall.worker_files import HEIR, ON_TRIAL, RETURNS, STATE_START, Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
@@ -80,6 +80,8 @@ def _about_version(record: TopologyRecord) -> dict[str, object]:
     found: dict[str, object] = {}
     if record.replaces is not None:
         found[ON_TRIAL] = record.replaces
+    if record.state_start:
+        found[STATE_START] = record.state_start
     if record.returns:
         found[RETURNS] = record.returns
     return found

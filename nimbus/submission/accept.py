@@ -20,7 +20,7 @@ from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
-from nimbus.submission.keeping import has_state, problems_of_takeover
+from nimbus.submission.keeping import check_start, has_state, problems_of_takeover
 from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_description, put_bundle
@@ -66,6 +66,7 @@ class Intake:
         """Return (the topology that has the name, the record of the submission, without an id). Writes nothing, and raises what
         `accept` raises."""
         _check(submission)
+        check_start(submission)
         name = submission.topology.name
         there = readable_record(self.registry, name)
         if there is not None:
@@ -80,7 +81,7 @@ class Intake:
 
     def check_state(self, there: TopologyRecord, submission: Submission) -> None:
         """Raise `InvalidConfig` if a submission cannot go on from the state of the topology that it replaces."""
-        if has_state(there):
+        if has_state(there) and not submission.state_start:
             description = get_description(self.registry.store, there.id)
             if problems := [*problems_of_takeover(there, description, submission)]:
                 raise InvalidConfig(problems, f"topology {there.name!r}")
@@ -164,6 +165,7 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         set_options=None if submission.options == SetOptions() else submission.options,
         by=submission.by,
         repeats=submission.repeats,
+        state_start=submission.state_start,
     )
 
 

@@ -142,6 +142,8 @@ class TopologyRecord(Struct, frozen=True):
     ended_by: str = ""
     #: How often it got its name back, because the version after it was rolled back.
     returns: int = 0
+    #: The epoch with which it begins (`squall.packages.state_paths`); "": with the last commit.
+    state_start: str = ""
 
 
 class Placement(Struct, frozen=True):

@@ -96,6 +96,7 @@ def moments(times: Any) -> str:
 EPOCHS: Final[tuple[TableColumn[KeptEpoch], ...]] = (
     TableColumn("EPOCH", lambda each: str(each.record.epoch), number=True),
     TableColumn("COMMITTED", lambda each: known_moment(each.committed)),
+    TableColumn("VERSION", lambda each: each.version, elastic=True, rank=1),
     TableColumn("THEN", lambda each: "" if each.end is None else f"the topology was {each.end}"),
 )
 COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
@@ -166,7 +167,12 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
             {
                 "folder": content.folder,
                 "epochs": [
-                    {"epoch": each.record.epoch, "committed": each.committed, "end": each.end}
+                    {
+                        "epoch": each.record.epoch,
+                        "committed": each.committed,
+                        "version": each.version,
+                        "end": each.end,
+                    }
                     for each in content.kept
                 ],
                 "epoch": content.epoch.record.epoch,
@@ -175,7 +181,9 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
             }
         )
     else:
-        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]), sys.stdout)
+        several = len({each.version for each in content.kept}) > 1
+        hidden = () if several else ("VERSION",)
+        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]).without(hidden), sys.stdout)
         if len(content.kept) > MOST_EPOCHS:
             echo(f"and {plural(len(content.kept) - MOST_EPOCHS, 'epoch')} before them (--json has all)")
         echo(f"\n{content.name}:")

@@ -178,7 +178,7 @@ class Cluster:
                 f"{worker.name}.{self.lives}", placement.version, tasks, self.settings.interval, keep=3
             )
             worker.coordinator = coordinator
-            coordinator.set_on_trial(placement.on_trial)
+            coordinator.on_trial = placement.on_trial
             self.run_coordinator(worker, coordinator, coordinator.start())
             self.tick(worker, coordinator)
         else:
@@ -196,7 +196,7 @@ class Cluster:
         """A coordinator hears that nothing rolls its version back any more."""
         coordinator = leader.coordinator
         if coordinator is not None:
-            self.run_coordinator(leader, coordinator, coordinator.set_on_trial(False))
+            coordinator.on_trial = False
 
     def tick(self, worker: Worker, coordinator: Coordinator) -> None:
         """Tell a coordinator the time, and what Nimbus wants."""

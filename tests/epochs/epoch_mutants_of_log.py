@@ -190,7 +190,8 @@ def keep_less(old: Any) -> Any:
 
 
 def never_on_trial(old: Any) -> Any:
-    def set_on_trial(self: Coordinator, on_trial: bool) -> Any:
-        return old(self, False)
+    def commit(self: Coordinator) -> Any:
+        self.on_trial = False
+        return old(self)
 
-    return set_on_trial
+    return commit

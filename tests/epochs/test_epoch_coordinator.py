@@ -185,7 +185,7 @@ def test_a_phase_that_cannot_follow_changes_nothing() -> None:
 def on_trial(records: tuple[LogRecord, ...] = ()) -> Coordinator:
     """A coordinator of a version on trial, whose snapshots are written."""
     coordinator = running(records)
-    coordinator.set_on_trial(True)
+    coordinator.on_trial = True
     coordinator.tick(1.0)
     assert snapshots(coordinator) == []
     return coordinator
@@ -195,7 +195,8 @@ def test_a_version_on_trial_commits_nothing_until_its_trial_has_ended() -> None:
     coordinator = on_trial()
     assert coordinator.phase is EpochPhase.HELD
     assert coordinator.tick(100.0) == []  # nor does another epoch end
-    record = written(coordinator.set_on_trial(False))
+    coordinator.on_trial = False
+    record = written(coordinator.tick(100.0))
     assert isinstance(record, CommitRecord) and set(record.files) == set(TASKS)
     assert len(sent(coordinator.put_answered(PutAnswer.STORED, 100.0), EpochCommitted)) == 2
     assert coordinator.view.epoch == record.epoch
@@ -210,7 +211,8 @@ def test_a_rewind_in_a_trial_goes_to_the_epoch_at_the_switch_and_what_was_held_b
     assert isinstance(written(coordinator.message("in/0", RewindWanted(3, "gone"), 2.0)), RewindRecord)
     (message, _) = sent(coordinator.put_answered(PutAnswer.STORED, 2.0), RestoreTask)
     assert message.epoch == commit.epoch
-    assert coordinator.set_on_trial(False) == []
+    coordinator.on_trial = False
+    assert coordinator.tick(2.0) == []
 
 
 def test_the_snapshots_of_components_that_are_gone_are_carried_from_commit_to_commit() -> None:

@@ -15,8 +15,8 @@
 | ENDED, DEPOSED | nothing more is done; another coordinator may lead | |
 
 A version on trial commits nothing: its first commit is one from which no earlier version can go on. So if it is rolled back,
-the log still ends with the epoch at which it took over. `set_on_trial` must hear of the end of a trial only when nothing can
-roll the version back any more.
+the log still ends with the epoch at which it took over. The caller may unset `on_trial` only when nothing can roll the
+version back any more.
 
 A record that is being written is settled before anything else is decided (`log`). What the coordinator tells tasks, it tells
 after the record that says so stands. An epoch belongs to one assignment: every change of it is a rewind.
@@ -26,7 +26,7 @@ Must not know: stores, links, clocks (times come as arguments), what tasks do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -65,8 +65,10 @@ from worker.epochs.records import (
     LogRecord,
     RewindRecord,
     SnapshotFile,
+    StartPoint,
 )
 from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.starting import FetchStart, NoSuchEpoch, start_of
 
 
 class EpochPhase(Enum):
@@ -133,7 +135,17 @@ class EpochsEnded:
     reason: str
 
 
-CoordinatorEffect = PutRecord | ReadLog | SendToTask | SweepFiles | ReadyForChange | EpochsEnded | LeadLost
+CoordinatorEffect = (
+    PutRecord
+    | ReadLog
+    | SendToTask
+    | SweepFiles
+    | ReadyForChange
+    | EpochsEnded
+    | LeadLost
+    | FetchStart
+    | NoSuchEpoch
+)
 
 
 class Coordinator:
@@ -147,14 +159,17 @@ class Coordinator:
         interval: float,
         keep: int = 10,
         submission: str = "",
+        start: tuple[str, int | None] | None = None,
     ) -> None:
         """`leader`: an id that no other life has. `tasks`: "component/index" -> incarnation. `submission`: to which `version`
-        belongs; a later one leads whatever its version."""
+        belongs; a later one leads whatever its version. `start`: the epoch with which the submission begins, (the path of
+        another log or "", its number or None); None: with the last commit."""
         self.leader = leader
         self.version = version
         self.submission = submission
         self.tasks = dict(tasks)
         self.interval = interval
+        self.start_wanted = start
         self.view = LogView(keep)
         self.writer = LogWriter(self.view, leader)
         self.phase = P.READING
@@ -169,7 +184,7 @@ class Coordinator:
         self.last = False
         self.rewind_wanted = False
         self.change_wanted = False
-        #: Whether an earlier version may have to go on from the last commit.
+        #: Whether an earlier version may have to go on from the last commit. The caller sets this; the next `tick` follows.
         self.on_trial = False
         #: Until when the last epoch of a killed topology may take.
         self.deadline: float | None = None
@@ -184,6 +199,8 @@ class Coordinator:
         """Do what is due."""
         if self.deadline is not None and now >= self.deadline and self.phase in LEADING:
             return self.end(KILLED, now)
+        if self.phase is P.HELD and not self.on_trial:
+            return self.commit()
         done = self.end_if_done(now)
         if not done and self.phase is P.OPEN and (now >= self.next_begin or self.stopping):
             return self.begin_end()
@@ -209,11 +226,6 @@ class Coordinator:
             return []
         self.change_wanted = False
         return self.rewind(now) if self.last or self.phase is P.HALTED else []
-
-    def set_on_trial(self, on_trial: bool) -> list[CoordinatorEffect]:
-        """The version is on trial, or its trial has ended well: commit what was held back."""
-        self.on_trial = on_trial
-        return self.commit() if self.phase is P.HELD and not on_trial else []
 
     def kill(self, deadline: float) -> None:
         """End after a last epoch, or at the deadline without it."""
@@ -265,14 +277,21 @@ class Coordinator:
                 found += self.claim()
         return found
 
-    def claim(self) -> list[CoordinatorEffect]:
-        """Lead, unless a newer assignment of the same submission has a leader."""
+    def claim(self, found: CommitRecord | None = None) -> list[CoordinatorEffect]:
+        """Lead, unless a newer assignment of the same submission has a leader. `found`: what `FetchStart` has asked for."""
+        start = StartPoint(found, foreign=True) if found is not None else None
+        if start is None and self.start_wanted is not None and not self.view.has_led(self.submission):
+            wanted = start_of(self.view, *self.start_wanted)
+            if not isinstance(wanted, StartPoint):
+                return [wanted]
+            start = wanted
         self.version += self.view.base_of(self.submission)
         if self.version < self.view.assignment:
             self.phase = P.DEPOSED
             return [LeadLost()]
         self.enter(P.CLAIMING)
-        return self.write(LeadRecord(self.writer.new_token(), self.leader, self.version, self.submission))
+        token = self.writer.new_token()
+        return self.write(LeadRecord(token, self.leader, self.version, self.submission, start))
 
     def write(self, record: LogRecord) -> list[CoordinatorEffect]:
         """Begin to write a record."""
@@ -325,7 +344,9 @@ class Coordinator:
         for task, incarnation in self.tasks.items():
             component = component_of(task)
             own = {name: file for name, file in files.items() if component_of(name) == component}
-            message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage, counts)
+            message = RestoreTask(
+                self.view.rewind, self.view.epoch, own, version, self.view.present_lineage, counts
+            )
             sent.append(SendToTask(task, incarnation, message))
         return sent
 
@@ -368,27 +389,20 @@ class Coordinator:
             self.finished.add(task)
         if not self.may_commit():
             return []
-        if self.on_trial:
-            self.enter(P.HELD)
-            return []
         return self.commit()
 
     def commit(self) -> list[CoordinatorEffect]:
-        """Commit the epoch whose snapshots are there."""
+        """Commit the epoch whose snapshots are there, unless an earlier version may have to go on from the last commit."""
+        if self.on_trial:
+            self.enter(P.HELD)
+            return []
         self.enter(P.COMMITTING)
         view = self.view
         finished = tuple(sorted(self.finished))
-        files = {**self.left_behind(), **self.files}
+        files = {**left_behind(view.newest, self.tasks), **self.files}
         return self.write(
             CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished)
         )
-
-    def left_behind(self) -> dict[str, SnapshotFile]:
-        """Return the snapshots of components that the topology does not have any more: a later version may have them again."""
-        newest = self.view.newest
-        here = {component_of(task) for task in self.tasks}
-        there = newest.files if newest is not None else {}
-        return {task: file for task, file in there.items() if component_of(task) not in here}
 
     def may_commit(self) -> bool:
         """Return whether every task's snapshot is in the store."""
@@ -410,7 +424,7 @@ class Coordinator:
     def sweep(self) -> SweepFiles:
         """Return what may be removed from the store."""
         view = self.view
-        kept = frozenset(file.name for commit in view.commits for file in commit.files.values())
+        kept = frozenset(file.name for commit in view.kept for file in commit.files.values())
         return SweepFiles(kept, view.rewind, view.epoch)
 
     # The end.
@@ -435,3 +449,10 @@ class Coordinator:
 def component_of(task: str) -> str:
     """Return the component of "component/index"."""
     return task.partition("/")[0]
+
+
+def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, SnapshotFile]:
+    """Return the snapshots of components that a topology does not have any more: a later version may have them again."""
+    here = {component_of(task) for task in tasks}
+    there = newest.files if newest is not None else {}
+    return {task: file for task, file in there.items() if component_of(task) not in here}

@@ -31,18 +31,6 @@ class SnapshotFile(Struct, frozen=True):
     digest: str
 
 
-class LeadRecord(Struct, frozen=True, tag="lead"):
-    """A coordinator has begun to lead; each earlier one leads no longer."""
-
-    #: Identifies this record: no two attempts to write have the same token, so a writer that reads it back knows its own.
-    token: str
-    leader: str
-    #: The version of the assignment for which the coordinator was started.
-    assignment: int
-    #: The submission to which the assignment belongs. Versions begin at 1 in each; "": they never do.
-    submission: str = ""
-
-
 class CommitRecord(Struct, frozen=True, tag="commit"):
     """An epoch counts."""
 
@@ -53,6 +41,29 @@ class CommitRecord(Struct, frozen=True, tag="commit"):
     files: dict[str, SnapshotFile]
     #: The tasks that have nothing more to do after this epoch.
     finished: tuple[str, ...] = ()
+
+
+class StartPoint(Struct, frozen=True):
+    """The epoch with which a submission begins, in place of the last commit. It counts until the submission's own first commit:
+    if another submission leads before that, the last commit does."""
+
+    commit: CommitRecord
+    #: Whether the epoch is of another log: then a new lineage begins with the first commit.
+    foreign: bool = False
+
+
+class LeadRecord(Struct, frozen=True, tag="lead"):
+    """A coordinator has begun to lead; each earlier one leads no longer."""
+
+    #: Identifies this record: no two attempts to write have the same token, so a writer that reads it back knows its own.
+    token: str
+    leader: str
+    #: The version of the assignment for which the coordinator was started.
+    assignment: int
+    #: The submission to which the assignment belongs. Versions begin at 1 in each; "": they never do.
+    submission: str = ""
+    #: Where the submission begins, if not with the last commit.
+    start: StartPoint | None = None
 
 
 class RewindRecord(Struct, frozen=True, tag="rewind"):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from squall.packages.state_paths import StateStart
 from topology_api import SquallError, Topology
 from worker.epochs.coordinator import (
     Coordinator,
@@ -22,9 +23,11 @@ from worker.epochs.coordinator import (
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
 from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.starting import FetchStart, NoSuchEpoch
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles, StoreCalls
 from worker.loop.rescale import misfits
+from worker.loop.state_start import fetch_start
 
 _log = logging.getLogger(__name__)
 
@@ -142,11 +145,6 @@ class EpochLead:
         if not self.coordinator.change_wanted:
             self.perform(self.coordinator.plan_change())
 
-    def set_on_trial(self, on_trial: bool) -> None:
-        """The version is on trial, or not any more."""
-        if on_trial != self.coordinator.on_trial:
-            self.perform(self.coordinator.set_on_trial(on_trial))
-
     def call_off(self) -> None:
         """The planned change does not take place."""
         self.perform(self.coordinator.call_off(self.now()))
@@ -176,6 +174,13 @@ class EpochLead:
                 )
             elif isinstance(effect, SweepFiles):
                 self.calls.call(partial(self.files.sweep, effect), lambda _: None)
+            elif isinstance(effect, FetchStart):
+                fetch = partial(fetch_start, self.files, StateStart(effect.path, effect.epoch))
+                self.calls.call(fetch, lambda found: self.perform(self.coordinator.claim(found)))
+            elif isinstance(effect, NoSuchEpoch):
+                there = ", ".join(map(str, effect.kept)) or "none"
+                text = f"--state @{effect.epoch}: {self.files.folder} does not keep this epoch; these are kept: {there}"
+                self.end(SquallError(text))
             elif isinstance(effect, LeadLost):
                 self.depose()
             elif isinstance(effect, EpochsEnded) and not self.resumed:

@@ -93,6 +93,7 @@ class EpochWorker(Worker):
             float(plan.conf["topology.epoch.secs"]),
             int(plan.conf["topology.epoch.keep"]),
             plan.tenure,
+            None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
         activity = self.epochs.activity.count
         self.lead = EpochLead(
@@ -193,7 +194,7 @@ class EpochWorker(Worker):
             if self.lead is None:
                 self.begin_to_lead()
             assert self.lead is not None
-            self.lead.set_on_trial(self.on_trial)
+            self.lead.coordinator.on_trial = self.on_trial
             self.lead.step(now)
         busy |= self.take_messages()
         busy |= self.mail.run_due(now)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from squall.packages.state_paths import StateStart
 from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
@@ -47,6 +48,8 @@ class WorkerPlan:
     topology_id: str = ""
     #: How often this submission got its name back, because the version after it was rolled back.
     returns: int = 0
+    #: The epoch with which this submission begins; None: the last commit.
+    state_start: StateStart | None = None
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
 
