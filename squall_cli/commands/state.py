@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
+from squall_cli.commands.state_drop import drop
 from squall_cli.options.kinds import Whole, files, folders
 from squall_cli.options.state_path import state_path, topology_folder
 from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
@@ -254,6 +255,9 @@ def export(path: Path, component: str | None, epoch: int | None, output: str | N
     where = "" if output is None else f" to {output}"
     echo(f"{plural(count, 'row')} of {content.name} written{where}.", err=True)
     check_undamaged(content)
+
+
+state.add_command(drop)
 
 
 def content_at(path: Path, epoch: int | None, component: str | None = None) -> EpochContent:

@@ -15,7 +15,18 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from worker.epochs.records import BadLog, CommitRecord, EndRecord, LeadRecord, LogRecord, StartPoint
+from worker.epochs.records import (
+    BadLog,
+    CommitRecord,
+    DropRecord,
+    EndRecord,
+    LeadRecord,
+    LogRecord,
+    RewindRecord,
+    SnapshotFile,
+    StartPoint,
+    edited,
+)
 
 #: Of how many earlier submissions the last commit is kept.
 KEPT_SWITCHES: Final = 5
@@ -49,6 +60,8 @@ class LogView:
     #: Where the submission that leads has begun, until it commits; and what its lineage will be then.
     start: StartPoint | None = None
     next_lineage: str = ""
+    #: What operators have deleted: see `DropRecord`.
+    edits: dict[str, SnapshotFile | None] = field(default_factory=dict)
     end: EndRecord | None = None
 
     @property
@@ -89,6 +102,8 @@ class LogView:
             if record.submission:
                 self.bases.setdefault(record.submission, self.assignment)
             self.begin_rewind(record.assignment)
+        elif isinstance(record, DropRecord) and self.rewind:
+            self.drop(record)
         elif self.end is not None or not self.rewind:
             raise BadLog(f"record {self.last} of the log of epochs: {record} without a leader")
         elif isinstance(record, CommitRecord):
@@ -97,10 +112,10 @@ class LogView:
                     f"record {self.last} of the log of epochs commits epoch {record.epoch} of rewind {record.rewind}, "
                     f"where epoch {self.next_epoch} of rewind {self.rewind} was expected: do not edit the log"
                 )
-            self.commit(record)
+            self.commit(edited(record, self.edits))
         elif isinstance(record, EndRecord):
             self.end = record
-        else:
+        elif isinstance(record, RewindRecord):
             self.begin_rewind(record.assignment)
 
     def begin_submission(self, record: LeadRecord) -> None:
@@ -123,6 +138,14 @@ class LogView:
         self.commits.append(record)
         del self.commits[: -self.keep]
         self.next_epoch += 1
+
+    def drop(self, record: DropRecord) -> None:
+        """Snapshots were deleted. A commit that was being written meanwhile may name them once more."""
+        self.edits |= record.files
+        self.commits = [edited(each, self.edits) for each in self.commits]
+        self.switches = [edited(each, self.edits) for each in self.switches]
+        if self.start is not None:
+            self.start = StartPoint(edited(self.start.commit, self.edits), self.start.foreign)
 
     def base_of(self, submission: str) -> int:
         """Return what is added to the versions of a submission, so that they are higher than those of all before it."""

@@ -8,10 +8,12 @@ Must not know: who writes records, where they are kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from squall.exact_structs import build_type_info
 
@@ -73,6 +75,15 @@ class RewindRecord(Struct, frozen=True, tag="rewind"):
     assignment: int
 
 
+class DropRecord(Struct, frozen=True, tag="drop"):
+    """Snapshots were deleted by an operator, or rewritten without a state: no commit, before or after this, names the old
+    ones."""
+
+    token: str
+    #: Names of files -> the files in their places; None: there is none.
+    files: dict[str, SnapshotFile | None]
+
+
 class EndRecord(Struct, frozen=True, tag="end"):
     """No epoch follows in this submission. A `LeadRecord` after it belongs to the next one."""
 
@@ -82,10 +93,18 @@ class EndRecord(Struct, frozen=True, tag="end"):
     reason: str
 
 
-LogRecord = LeadRecord | CommitRecord | RewindRecord | EndRecord
+LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord
 
-build_type_info(LeadRecord, CommitRecord, RewindRecord, EndRecord)
+build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord)
 _DECODER = msgspec.msgpack.Decoder(LogRecord)
+
+
+def edited(record: CommitRecord, edits: Mapping[str, SnapshotFile | None]) -> CommitRecord:
+    """Return a commit as it is after `DropRecord`s."""
+    if not any(file.name in edits for file in record.files.values()):
+        return record
+    files = {task: edits.get(file.name, file) for task, file in record.files.items()}
+    return replace(record, files={task: file for task, file in files.items() if file is not None})
 
 
 def encode_record(record: LogRecord) -> bytes:

@@ -8,7 +8,7 @@ Must not know: what states hold, how it is printed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,7 +16,15 @@ from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
 from worker.epochs.log import submission_of
-from worker.epochs.records import CommitRecord, EndRecord, LeadRecord, SnapshotFile, decode_record
+from worker.epochs.records import (
+    CommitRecord,
+    DropRecord,
+    EndRecord,
+    LeadRecord,
+    SnapshotFile,
+    decode_record,
+    edited,
+)
 from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, decode_snapshot
 from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
 
@@ -91,6 +99,9 @@ class CommittedState:
         found: list[KeptEpoch] = []
         #: Those whose version is in a record before them.
         unnamed: list[KeptEpoch] = []
+        edits: dict[str, SnapshotFile | None] = {}
+        #: The commit after the record at hand, if not all of its files are there.
+        last: KeptEpoch | None = None
         for status in reversed(log):
             try:
                 record = decode_record(int(status.name), files.read(status.path))
@@ -102,13 +113,25 @@ class CommittedState:
                 version = submission_of(record.submission)
                 found += [replace(each, version=version) for each in unnamed]
                 unnamed.clear()
+            elif isinstance(record, DropRecord):
+                edits |= record.files
+                if last is not None:  # it was being written when files were deleted
+                    unnamed = [each for each in unnamed if each is not last]
+                    last = self.as_kept(edited(last.record, edits), last.committed, last.end, there)
+                    unnamed.append(last)
             elif isinstance(record, CommitRecord):
-                whole = {file.name for file in record.files.values()} <= there
-                if whole or not (found or unnamed):
-                    unnamed.append(KeptEpoch(record, status.modified, ends.get(record.epoch), whole))
+                epoch = self.as_kept(edited(record, edits), status.modified, ends.get(record.epoch), there)
+                last = None if epoch.whole else epoch
+                if epoch.whole or not (found or unnamed):
+                    unnamed.append(epoch)
                 elif record.epoch < first and not unnamed:
                     break
-        return found + unnamed
+        return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
+
+    def as_kept(self, record: CommitRecord, committed: float, end: str | None, there: Set[str]) -> KeptEpoch:
+        """Return a commit, and whether its files are there."""
+        whole = {file.name for file in record.files.values()} <= there
+        return KeptEpoch(record, committed, end, whole)
 
     def read(self, number: int | None = None, component: str | None = None) -> EpochContent:
         """Read the snapshots of an epoch, of the newest one unless a number is given, or only those of a component. Raises
