@@ -19,6 +19,7 @@ from topology_api.guarantees import requirement_problems
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
+from topology_api.rewindable import keeps_tasks
 from topology_api.state_rules import input_problems
 from topology_api.state_types import keeps_of
 from topology_api.stateful import StatefulBolt
@@ -108,10 +109,19 @@ class _Build:
                 self._unread(self.unread_inputs, declaration)
             else:
                 inputs.append(subscription)
+        component = declaration.component
+        keeps_number = isinstance(component, Spout) and keeps_tasks(component)
         # A component with a problem may declare what no shape can be made of.
-        keeps = {} if self.problems else keeps_of(declaration.component)
+        keeps = {} if self.problems else keeps_of(component)
         return topology.ComponentSpec(
-            declaration.id, declaration.kind, declaration.parallelism, conf, outputs, tuple(inputs), keeps
+            declaration.id,
+            declaration.kind,
+            declaration.parallelism,
+            conf,
+            outputs,
+            tuple(inputs),
+            keeps_number,
+            keeps,
         )
 
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, topology.StreamSpec]:

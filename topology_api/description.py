@@ -33,6 +33,7 @@ def describe(topology: Topology) -> dict[str, Any]:
                 "kind": component.kind,
                 "parallelism": component.parallelism,
                 "conf": json_copy(component.conf),
+                **({"keeps_tasks": True} if component.keeps_tasks else {}),
                 "outputs": {
                     stream: {"fields": list(spec.fields), "direct": spec.direct}
                     for stream, spec in component.outputs.items()
@@ -71,6 +72,10 @@ class _Reader:
         self.problem(place + key, f"is {shown(value)}: it must be a {kind.__name__}")
         return kind()
 
+    def flag(self, mapping: object, key: str, place: str) -> bool:
+        """A value that is written only if it is true."""
+        return isinstance(mapping, Mapping) and key in mapping and self.get(mapping, key, bool, place)
+
     def strings(self, mapping: object, key: str, place: str) -> tuple[str, ...]:
         values = self.get(mapping, key, list, place)
         if all(isinstance(value, str) for value in values):
@@ -91,6 +96,7 @@ class _Reader:
                 stream: self.stream(spec, f"{place}outputs[{stream!r}].") for stream, spec in outputs.items()
             },
             inputs=tuple(self.input(item, f"{place}inputs[{at}].") for at, item in enumerate(inputs)),
+            keeps_tasks=self.flag(raw, "keeps_tasks", place),
             # A topology that an earlier release has described says nothing of what it keeps.
             keeps=self.get(raw, "keeps", dict, place) if isinstance(raw, Mapping) and "keeps" in raw else {},
         )

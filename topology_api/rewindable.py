@@ -43,3 +43,21 @@ class RewindableSpout(Spout):
             source.
         """
         raise SquallError(f"{type(self).__name__} has no rewind(position): define it")
+
+    def merge_positions(self, positions: list[Any]) -> Any:
+        """Return the position with which every task begins after their number has changed; called after `open`. Must not emit.
+
+        Each new task is rewound to this same position, and then emits its own share of what is behind it. So the shares must
+        follow from the number of tasks alone, such as "file `crc32(path) % context.parallelism`", and a position must name what
+        it belongs to. Without this method, the number of tasks of the spout cannot change.
+
+        positions: those of all tasks before, in the order of their indexes; a tuple has become a list.
+        """
+        raise SquallError(f"{type(self).__name__} has no merge_positions(positions): define it")
+
+
+def keeps_tasks(spout: Spout) -> bool:
+    """Return whether the number of a spout's tasks cannot change: it has positions, and nothing merges them."""
+    return (
+        isinstance(spout, RewindableSpout) and type(spout).merge_positions is RewindableSpout.merge_positions
+    )

@@ -63,6 +63,8 @@ class ComponentSpec:
     conf: Mapping[str, object] = field(default_factory=dict)
     outputs: Mapping[str, StreamSpec] = field(default_factory=dict)
     inputs: tuple[Subscription, ...] = ()
+    #: Whether the number of tasks cannot change in a topology with a state path: a spout's positions cannot be merged.
+    keeps_tasks: bool = False
     #: What it keeps over its versions (`topology_api.state_types.keeps_of`), as JSON values.
     keeps: Mapping[str, Any] = field(default_factory=dict)
 
@@ -74,7 +76,7 @@ class ComponentSpec:
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views cannot be pickled; the dicts behind them can.
         values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
-        return ComponentSpec, (*values, dict(self.keeps))
+        return ComponentSpec, (*values, self.keeps_tasks, dict(self.keeps))
 
 
 @dataclass(frozen=True, repr=False)

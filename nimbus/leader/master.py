@@ -247,8 +247,10 @@ class Nimbus:
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
-        spouts = self._spouts_of(record) if parallelism and record.conf.get(STATE_PATH) is not None else ()
-        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, spouts)
+        keeping = (
+            self._keeping_tasks(record) if parallelism and record.conf.get(STATE_PATH) is not None else ()
+        )
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
         wait = message_timeout(record) if wait_secs is None else wait_secs
@@ -262,9 +264,10 @@ class Nimbus:
             set_options=rebalanced(record.set_options, workers, parallelism),
         )
 
-    def _spouts_of(self, record: TopologyRecord) -> list[str]:
+    def _keeping_tasks(self, record: TopologyRecord) -> list[str]:
+        """Return the spouts whose number of tasks cannot change."""
         components = get_description(self.registry.store, record.id)["components"]
-        return [each["id"] for each in components if each["kind"] == "spout"]
+        return [each["id"] for each in components if each.get("keeps_tasks")]
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
         """Place no more tasks on a supervisor, and move the tasks that run there. If `on` is False, allow new tasks there

@@ -20,10 +20,10 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(
-    record: TopologyRecord, workers: object, parallelism: object, spouts: Collection[str]
+    record: TopologyRecord, workers: object, parallelism: object, keeping: Collection[str]
 ) -> list[str]:
-    """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `spouts`: the
-    components that are spouts, if the topology has a state path."""
+    """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `keeping`: the
+    spouts whose number of tasks cannot change, if the topology has a state path."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
@@ -33,10 +33,10 @@ def problems_of_rebalance(
         problems += found
         if not found and isinstance(parallelism, Mapping) and record.conf.get(STATE_PATH) is not None:
             problems += [
-                f"spout {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} this number cannot change "
-                "in this release"
+                f"spout {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} this number can "
+                "change only if the spout has merge_positions"
                 for name, count in changes_of(record, parallelism).items()
-                if name in spouts
+                if name in keeping
             ]
         if not found and isinstance(parallelism, Mapping):
             problems += _problems_of_ids(record, counts, parallelism)

@@ -67,10 +67,10 @@ def problems_of_takeover(
         if was["kind"] != spec.kind:
             yield f"component {spec.id!r} was a {was['kind']}, and is a {spec.kind} now: give it another name"
             continue
-        if spec.kind == "spout" and counts[spec.id] != wanted[spec.id]:
+        if spec.keeps_tasks and counts[spec.id] != wanted[spec.id]:
             yield (
                 f"spout {spec.id!r} has {counts[spec.id]} tasks, and would have {wanted[spec.id]}: with {STATE_PATH} this "
-                "number cannot change in this release"
+                "number can change only if the spout has merge_positions"
             )
         for problem in keeping_problems(there.name, spec.id, was.get("keeps", {}), spec.keeps):
             yield f"{problem}{back_to(there.name, submission)}"

@@ -90,6 +90,10 @@ class FileSpout(RewindableSpout):
         """Continue after these lines. Raises `LostPosition` if a file is gone or shorter than its position."""
         self._task.rewind(position)
 
+    def merge_positions(self, positions: list[dict[str, list[int]]]) -> dict[str, list[int]]:
+        """Return the union: each file is in the position of the one task that read it."""
+        return {path: place for position in positions for path, place in position.items()}
+
     def close(self) -> None:
         """Close the files."""
         if hasattr(self, "_task"):

@@ -25,6 +25,7 @@ from tests.local_cluster.words_with_state import (
     Needs,
     Newest,
     OneWord,
+    Partitions,
     Pass,
     Refuses,
     Rich,
@@ -274,7 +275,38 @@ def test_positions_of_another_number_of_spout_tasks_are_refused(tmp_path: Path, 
             cluster.advance(1)
             status = cluster.last_status("words")
     assert status.state == "FAILED"
-    assert f"spout 'words' has {tasks} tasks and had 2" in status.errors[-1].render()
+    assert (
+        f"spout 'words' has {tasks} tasks and had 2, and has no merge_positions" in status.errors[-1].render()
+    )
+
+
+@pytest.mark.parametrize("follow", [True, False])
+def test_a_spout_that_merges_its_positions_may_have_another_number_of_tasks(
+    tmp_path: Path, follow: bool
+) -> None:
+    """At each start, and by rebalances; with `follow=False` also while some of its tasks have finished."""
+    conf = {
+        "topology.state.path": f"file://{tmp_path}/state",
+        "topology.epoch.secs": 0.3,
+        "topology.workers": 2,
+    }
+    total = 1_600
+    (tmp_path / "files").mkdir()
+    for tasks, then in ((2, 5), (1, 3), (4, 2)):
+        builder = TopologyBuilder("words")
+        builder.set_spout("words", Partitions(total, 40, follow=follow), tasks)
+        builder.set_bolt("pass", Pass(0.05), 2).shuffle_grouping("words")
+        builder.set_bolt("count", Count(0.05), 2).fields_grouping("pass", "word")
+        builder.set_bolt("newest", Files(str(tmp_path / "files"))).fields_grouping("count", "word")
+        with LocalCluster(simulated_time=True, seed=tasks) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(1.7)
+            cluster.rebalance("words", parallelism={"words": then})
+            cluster.advance(3.3 if tasks != 4 else 40.0)
+            status = cluster.last_status("words")
+    assert status.state == ("ACTIVE" if follow else "COMPLETED")
+    wanted = {word: f"{times} {times}" for word, (times, *_) in expected(list(range(total))).items()}
+    assert read_all(tmp_path / "files") == wanted
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,42 @@ class Words(RewindableSpout):
         self.acked.append(message_id)
 
 
+class Partitions(RewindableSpout):
+    """Emits the words of twelve partitions, which its tasks share; it ends with `follow=False`."""
+
+    outputs = Fields("word", "number")
+    replay = Words.replay
+    PARTITIONS = 12
+
+    def __init__(self, count: int, a_second: int, *, follow: bool = True) -> None:
+        self.count, self.a_second, self.follow = count, a_second, follow
+
+    def open(self, context: Context) -> None:
+        self.context = context
+        self.next: dict[int, int] = {}
+        self.rewind(None)
+
+    def position(self) -> dict[str, int]:
+        return {str(partition): number for partition, number in self.next.items()}
+
+    def rewind(self, position: dict[str, int] | None) -> None:
+        own = range(self.context.index, self.PARTITIONS, self.context.parallelism)
+        self.next = {partition: (position or {}).get(str(partition), partition) for partition in own}
+
+    def merge_positions(self, positions: list[dict[str, int]]) -> dict[str, int]:
+        return {partition: number for each in positions for partition, number in each.items()}
+
+    def next_tuple(self) -> float | None:
+        for partition, number in self.next.items():
+            if number < self.count:
+                self.next[partition] = number + self.PARTITIONS
+                self.emit((WORDS[number % len(WORDS)], number), message_id=number)
+                return 1 / self.a_second
+        if not self.follow:
+            self.finish()
+        return 0.1
+
+
 class Pass(Bolt):
     """Passes tuples on, and raises for some of them: after it has emitted."""
 

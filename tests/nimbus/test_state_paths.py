@@ -40,7 +40,9 @@ def keeping(bolt: Any, spouts: int = 1, spout: str = "Lines") -> Topology:
     """A topology whose bolt keeps what another one does."""
     topology = a_topology("words", spouts, 2)
     keeps = {"lines": {"class": spout}, "count": keeps_of(bolt)}
-    specs = tuple(replace(spec, keeps=keeps[spec.id]) for spec in topology.components)
+    specs = tuple(
+        replace(spec, keeps=keeps[spec.id], keeps_tasks=spec.kind == "spout") for spec in topology.components
+    )
     return replace(topology, components=specs)
 
 
@@ -98,9 +100,20 @@ def test_while_nothing_is_acked_calls_show_how_a_trial_with_epochs_goes() -> Non
     assert Evidence(emitted=9, pending=9).of_calls.attempts == (0, 0)
 
 
-def test_a_rebalance_keeps_the_number_of_tasks_of_a_spout_of_such_a_topology() -> None:
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_rebalance_keeps_the_number_of_tasks_of_a_spout_that_cannot_merge_its_positions(
+    keeps: bool,
+) -> None:
+    topology = a_topology("words", 1, 2)
+    lines, count = topology.components
+    topology = replace(topology, components=(replace(lines, keeps_tasks=keeps), count))
     scenario = Scenario()
-    scenario.nimbus.submit(Submission(a_topology("words", 1, 2), AT_A_PATH, {}))
-    with pytest.raises(InvalidConfig, match="spout 'lines' has 1 tasks, and would have 3"):
-        scenario.nimbus.rebalance("words", parallelism={"lines": 3})
-    scenario.nimbus.rebalance("words", 2, {"count": 3})
+    scenario.nimbus.submit(Submission(topology, AT_A_PATH, {}))
+    if keeps:
+        with pytest.raises(
+            InvalidConfig, match=r"spout 'lines' has 1 tasks, and would have 3.*merge_positions"
+        ):
+            scenario.nimbus.rebalance("words", parallelism={"lines": 3})
+        scenario.nimbus.rebalance("words", 2, {"count": 3})
+    else:
+        scenario.nimbus.rebalance("words", 2, {"lines": 3, "count": 3})

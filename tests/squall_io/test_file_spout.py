@@ -9,6 +9,7 @@ import os
 import random
 import tempfile
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -357,6 +358,22 @@ def test_a_file_that_is_gone_or_has_shrunk_is_named_when_the_spout_rewinds(log: 
     for other in ({"a": 1}, [1], {"a": [1, "b"]}, {"a": [1, -1]}):
         with pytest.raises(LostPosition, match="is no position of a FileSpout"):
             Reader(log).rewound(other)
+
+
+@pytest.mark.parametrize(("before", "now"), [(2, 5), (3, 1), (1, 4)])
+def test_another_number_of_tasks_goes_on_where_those_before_had_come_to(
+    tmp_path: Path, before: int, now: int
+) -> None:
+    paths = [tmp_path / f"{number}.log" for number in range(12)]
+    for path in paths:
+        append(path, "one\ntwo\nthree\n")
+    readers = [Reader(tmp_path, index, before) for index in range(before)]
+    found = [reader.read(index + 7) for index, reader in enumerate(readers)]
+    append(paths[3], "four\n")
+    merged = FileSpout(tmp_path).merge_positions([reader.task.position() for reader in readers])
+    found += [Reader(tmp_path, index, now).rewound(merged).read() for index in range(now)]
+    lines = Counter(line for each in found for line in each)
+    assert lines == {"one": 12, "two": 12, "three": 12, "four": 1}
 
 
 def _owner(path: Path) -> int:

@@ -237,7 +237,7 @@ def test_what_does_not_fit_is_named() -> None:
     [spout] = plan.topology.spouts
     more = {**before, f"{spout.id}/9": SnapshotFile("file", "d")}
     assert misfits(CommitRecord("t", 1, 1, more), here, plan.topology) == [
-        f"spout {spout.id!r} has 1 tasks and had 2, and positions cannot be divided"
+        f"spout {spout.id!r} has 1 tasks and had 2, and has no merge_positions"
     ]
 
 

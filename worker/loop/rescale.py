@@ -1,8 +1,8 @@
 """Makes the snapshot with which a task begins from those of a commit, also where components have other numbers of tasks now.
 
 Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
-for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. A spout keeps
-its number of tasks, since positions cannot be divided.
+for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. The tasks of
+a spout all begin with the positions of those before, which the spout merges.
 Must not know: files, links, objects of tasks.
 """
 
@@ -44,7 +44,7 @@ class Rescale:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
         component, _, index = name.partition("/")
         if component in self.changed:
-            snapshot = self.merged(component, int(index), snapshots)
+            snapshot = self.share_of(component, int(index), snapshots)
         else:
             [snapshot] = snapshots
         if self.changed:
@@ -56,32 +56,53 @@ class Rescale:
 
     # A component with another number of tasks.
 
-    def merged(self, component: str, index: int, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+    def share_of(self, component: str, index: int, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the share of one task."""
         snapshots = sorted(snapshots, key=lambda each: index_of(each.task))
         count = len(self.plan.tasks_of[component])
         own = [each for each in snapshots if heir_of(index_of(each.task), count) == index]
+        first = snapshots[0]
+        made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation)
+        made.outboxes = [box for each in own for box in each.outboxes]
+        if self.plan.topology.component(component).kind == "spout":
+            self.put_source(made, snapshots, own)
+        else:
+            self.put_contents(made, index, snapshots, own)
+        return made
+
+    def put_source(self, made: TaskSnapshot, snapshots: list[TaskSnapshot], own: list[TaskSnapshot]) -> None:
+        """Put in what a spout task begins with: all positions, and the values of its own that wait for their commit."""
+        made.finished = all(each.finished for each in snapshots)
+        positions = [each.position for each in snapshots if each.position is not None]
+        made.state = {
+            "ended": all(each.state["ended"] for each in snapshots),
+            "class": snapshots[0].state.get("class"),
+            "positions": positions,
+        }
+        made.again = [kept for each in own for kept in each.again]
+
+    def put_contents(
+        self, made: TaskSnapshot, index: int, snapshots: list[TaskSnapshot], own: list[TaskSnapshot]
+    ) -> None:
+        """Put in what a bolt task begins with."""
+        component, count = made.task.partition("/")[0], len(self.plan.tasks_of[made.task.partition("/")[0]])
         flags = {each.state["end_called"] for each in snapshots}
         if len(flags) > 1:
             raise StateError(
                 f"the input of some tasks of component {component!r} had ended at the last commit, and that of others had not: "
                 f"their number cannot change now: {AS_BEFORE}"
             )
-        ended = set.intersection(*(set(each.ended) for each in snapshots))
-        first = snapshots[0]
+        made.ended = sorted(set.intersection(*(set(each.ended) for each in snapshots)))
         keyed = isinstance(self.plan.topology.load(component), StatefulBolt)
         share = KeyShare(index, count)
-        state = {
-            "end_called": first.state["end_called"],
+        made.state = {
+            "end_called": flags.pop(),
             "ended": all(each.state["ended"] for each in snapshots),
-            "key": first.state.get("key", []),
+            "key": snapshots[0].state.get("key", []),
             "states": share.states([each.state.get("states", {}) for each in snapshots]),
             "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
             "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
         }
-        made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation, state)
-        made.ended = sorted(ended)
-        made.outboxes = [box for each in own for box in each.outboxes]
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
         keys = self.input_keys(component) if keyed else {}
@@ -95,7 +116,6 @@ class Rescale:
                     mine = share.owns(key_at(pickle.loads(packed), positions))
                 if mine:
                     made.parked.append(parked)
-        return made
 
     def input_keys(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
         """Return where the key is in the rows of each input that has a fields grouping on it."""
@@ -214,9 +234,9 @@ def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> li
     snapshots are kept; new ones begin with nothing."""
     before, now = count_tasks(newest.files), count_tasks(here)
     found = [
-        f"spout {spec.id!r} has {now[spec.id]} tasks and had {before[spec.id]}, and positions cannot be divided"
+        f"spout {spec.id!r} has {now[spec.id]} tasks and had {before[spec.id]}, and has no merge_positions"
         for spec in topology.spouts
-        if spec.id in before and before[spec.id] != now[spec.id]
+        if spec.keeps_tasks and spec.id in before and before[spec.id] != now[spec.id]
     ]
     ended = {name.partition("/")[0] for name in newest.finished}
     return found + [

@@ -147,7 +147,7 @@ class EpochSpoutTask(SpoutTask):
 
     def begin_with(self, snapshot: TaskSnapshot | None) -> None:
         """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on."""
-        position = None
+        position, several = None, []
         if snapshot is not None:
             # One that goes on may have finished since the commit.
             self.finished = snapshot.finished or (self.survived and self.finished)
@@ -156,10 +156,19 @@ class EpochSpoutTask(SpoutTask):
                 self.check_class(snapshot.state.get("class"))
                 fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
+                several = [msgspec.msgpack.decode(each) for each in snapshot.state.get("positions", ())]
             except Exception as error:
                 self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
                 return
-        if self.rewindable and not self.finished and not self.call("rewind", position):
+        if not self.rewindable or self.finished:
+            return
+        if several:  # their number of tasks was another one
+            try:
+                position = self.instance.merge_positions(several)
+            except BaseException as error:
+                self.abandoned = self.report("merge_positions", error)
+                return
+        if not self.call("rewind", position):
             self.abandoned = self.reports[-1]
 
     def check_class(self, saved: str | None) -> None:
