@@ -61,7 +61,7 @@ def drop(cluster: ClusterOptions, topology: str, what: str | None, yes: bool) ->
     target = find(cluster, topology)
     check_at_rest(target, component or None)
     job = StateDrop(EpochFiles(str(target.folder.parent), target.folder.name))
-    found = job.look(component or None, state or None)
+    found = job.find(component or None, state or None)
     if not yes:
         if target.unknown:
             click.echo(f"{target.unknown}: if {target.folder.name} runs, it ends with an error.", err=True)

@@ -206,6 +206,7 @@ def test_a_rewind_in_a_trial_goes_to_the_epoch_at_the_switch_and_what_was_held_b
     before = running()
     before.tick(1.0)
     commit = written(snapshots(before))
+    assert isinstance(commit, CommitRecord)
     log = (LeadRecord("old:1", "old", 1), commit)
     coordinator = on_trial(log)
     assert isinstance(written(coordinator.message("in/0", RewindWanted(3, "gone"), 2.0)), RewindRecord)

@@ -9,7 +9,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from nimbus.submission.submission import Submission
-from squall.settings import merged
+from squall.settings import merged, overrides_of
 from tests.local_cluster.words_with_state import (
     Count,
     Pass,
@@ -53,7 +53,7 @@ class FailsLater(Count):
 
     def execute(self, tup: Tuple) -> None:
         super().execute(tup)
-        self.marks.value = ["not a number"]  # type: ignore[list-item]
+        self.marks.value = ["not a number"]
 
 
 class Shows(StatefulBolt):
@@ -72,15 +72,9 @@ def conf_at(path: Path, **more: Any) -> dict[str, Any]:
 
 def replace(cluster: LocalCluster, topology: Topology, conf: dict[str, Any]) -> None:
     """Submit another version of a topology."""
-    whole, components = merged(topology, {}, {}, cluster_overrides(conf), local=True)
+    whole, components = merged(topology, {}, {}, overrides_of(conf), local=True)
     nimbus = cluster._engine.nimbus
     cluster._driver.command(lambda: nimbus.submit(Submission(topology, whole, components, replace=True)))
-
-
-def cluster_overrides(conf: dict[str, Any]) -> Any:
-    from local_cluster.cluster import overrides_of
-
-    return overrides_of(conf)
 
 
 def run(cluster: LocalCluster, secs: float) -> None:

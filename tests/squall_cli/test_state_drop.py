@@ -130,7 +130,7 @@ def test_a_commit_that_is_written_meanwhile_does_not_bring_back_what_was_deleted
     folder = counted(tmp_path)
     files = EpochFiles(str(tmp_path), "words")
     job = StateDrop(files)
-    job.look("newest", None)
+    job.find("newest", None)
     last = job.newest()
     late = CommitRecord("late", job.view.next_epoch, job.view.rewind, last.files)
     job.drop_component("newest")
@@ -140,7 +140,7 @@ def test_a_commit_that_is_written_meanwhile_does_not_bring_back_what_was_deleted
     assert kept[0].record.epoch == late.epoch and kept[0].whole
     again = StateDrop(files)
     with pytest.raises(SquallError, match="no component 'newest'"):
-        again.look("newest", None)
+        again.find("newest", None)
     assert states_of(folder, "newest") == {}
 
 
@@ -153,7 +153,7 @@ def test_a_coordinator_that_runs_reads_the_record_and_goes_on(tmp_path: Path) ->
         cluster.submit(with_more(400, None), conf)  # it has no `newest`
         cluster.advance(3)
         job = StateDrop(EpochFiles(str(tmp_path), "words"))
-        assert job.look("newest", None).keys == len(set(WORDS))
+        assert job.find("newest", None).keys == len(set(WORDS))
         job.drop_component("newest")
         cluster.advance(20)
         assert cluster.state("words", "count", "w0")["times"] == expected(list(range(400)))["w0"][0]

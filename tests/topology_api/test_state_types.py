@@ -228,7 +228,7 @@ class Count(StatefulBolt):
 
 class CountOfText(Count):
     times = ValueState(str)
-    gone = None
+    gone = None  # type: ignore[assignment]
 
 
 class CountByTwo(StatefulBolt):

@@ -68,7 +68,7 @@ class StateDrop:
 
     # What would be deleted.
 
-    def look(self, component: str | None, state: str | None) -> Dropped:
+    def find(self, component: str | None, state: str | None) -> Dropped:
         """Return what there is to delete. Raises SquallError if there is no such component or state."""
         self.read()
         newest = self.newest()
@@ -78,7 +78,7 @@ class StateDrop:
                 f"{self.files.folder}: no component {component!r} has state in epoch {newest.epoch} (there is: "
                 f"{listed(components)})"
             )
-        keys, names = 0, set()
+        keys, names = 0, set[str]()
         for task, file in newest.files.items():
             if component in (None, component_of(task)):
                 snapshot = self.snapshot(file)
