@@ -3,12 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 from local_cluster.cluster import LocalCluster
+from squall.epoch_status import EpochStatus
 from squall.status import ComponentStatus, TopologyStatus
 
 if TYPE_CHECKING:
     from local_cluster.process_engine import WorkerView
 
-__all__ = ["ComponentStatus", "LocalCluster", "TopologyStatus", "WorkerView"]
+__all__ = ["ComponentStatus", "EpochStatus", "LocalCluster", "TopologyStatus", "WorkerView"]
 
 
 def __getattr__(name: str) -> Any:

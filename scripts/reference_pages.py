@@ -37,7 +37,8 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "local_cluster": {
-        "A cluster on this machine": ("LocalCluster", "TopologyStatus", "ComponentStatus", "WorkerView"),
+        "A cluster on this machine": ("LocalCluster", "TopologyStatus", "ComponentStatus", "EpochStatus",
+                                        "WorkerView"),
     },
     "local_cluster.testing": {
         "Testing": (

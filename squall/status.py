@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from squall.epoch_status import EpochStatus
 from squall.reports.error_reports import ErrorReport
 from squall.reports.events import Event
 
@@ -79,7 +80,9 @@ class ComponentStatus:
     the submission. loads: the present load of each running task; empty if the worker is of an earlier release.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
-    out.
+    out. keys: how many keys had state when the last epoch ended; parked: tuples of a bolt that wait for their next try;
+    uncommitted: the tuples that wait for their commit in the spout task that has most of them (`topology.epoch.uncommitted` is
+    their limit). keys and uncommitted are None without `topology.state.path`; keys also of a bolt without keyed state.
     """
 
     kind: str
@@ -103,6 +106,9 @@ class ComponentStatus:
     execute_p50: float | None = None
     execute_p99: float | None = None
     loads: tuple[TaskLoad, ...] = ()
+    keys: int | None = None
+    parked: int = 0
+    uncommitted: int | None = None
 
     @property
     def busy(self) -> float | None:
@@ -120,7 +126,8 @@ class TopologyStatus:
     """A topology at one moment. `errors`: the latest error reports, oldest first; `error`: why it FAILED; `uptime`: seconds
     since it was submitted; `state_secs`: seconds since it entered its present state; `events`: the latest events of the
     topology and its worker processes (such as the death of a process, with the cause); `notes`: the same events as sentences;
-    `note_times`: the time of each note, as a value of `time.time()`.
+    `note_times`: the time of each note, as a value of `time.time()`; `epoch`: the last commit of a topology with
+    `topology.state.path`, None for others.
     """
 
     name: str
@@ -134,6 +141,7 @@ class TopologyStatus:
     note_times: tuple[float, ...] = ()
     state_secs: float = 0.0
     events: tuple[Event, ...] = ()
+    epoch: EpochStatus | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the status as JSON values."""
@@ -155,4 +163,5 @@ class TopologyStatus:
             "note_times": list(self.note_times),
             "events": msgspec.to_builtins(self.events),
             "state_secs": self.state_secs,
+            "epoch": None if self.epoch is None else msgspec.to_builtins(self.epoch),
         }

@@ -290,6 +290,7 @@ def topology_status(
         note_times=tuple(event.time for event in events),
         events=events,
         state_secs=now - record.since,
+        epoch=counted.epoch(present, now),
     )
 
 
@@ -314,6 +315,9 @@ def component_status(kind: str, tasks: int, totals: ComponentCounters, state: st
         metrics={name: shown_metric(value) for name, value in metrics.items()},
         failures=totals.failures,
         first_failure=totals.first_failure[1] if totals.first_failure else "",
+        keys=totals.keys,
+        parked=totals.parked,
+        uncommitted=totals.uncommitted,
     )
 
 

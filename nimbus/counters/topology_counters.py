@@ -21,6 +21,7 @@ from msgspec import ValidationError, convert
 from squall.atomic_files import TEMPORARY, write_bytes
 from squall.cluster.counters import BadCounters, ComponentCounters, WorkerCounters
 from squall.cluster.paths import quoted, unquoted
+from squall.epoch_status import EpochReport, EpochStatus, LeadReport, newer, status_of
 from squall.reports.error_reports import KEPT, ErrorReport, folded
 from squall.values import Incarnation
 
@@ -42,6 +43,8 @@ class Counted:
     reports: dict[str, deque[ErrorReport]] = field(default_factory=dict)
     #: Worker -> its latest incarnation that `base` includes.
     folded: dict[str, Incarnation] = field(default_factory=dict)
+    #: The newest report of a coordinator of epochs whose worker's incarnation has ended.
+    lead: LeadReport | None = None
 
     def count(self, worker: str, incarnation: Incarnation, counters: WorkerCounters) -> None:
         """Record the counters of a worker, unless later counters are known."""
@@ -59,6 +62,8 @@ class Counted:
         """Add the sums of a worker's ended incarnation to the base, and forget the incarnation's state."""
         incarnation, counters = self.workers.pop(worker)
         self.folded[worker] = incarnation
+        if counters.epochs is not None:
+            self.lead = newer(self.lead, counters.epochs.lead)
         for component, done in counters.components.items():
             self.base.setdefault(component, ComponentCounters()).add(done)
         for component in dict.fromkeys(report.component for report in counters.reports):
@@ -85,6 +90,18 @@ class Counted:
             totals.undecided.clear()
             totals.loads.clear()
         return totals
+
+    def epoch(self, living: Collection[tuple[str, Incarnation]], now: float) -> EpochStatus | None:
+        """Return the epochs as users see them; None if there are none. What is waited for, the `living` workers say."""
+        last, reports = self.lead, []
+        for worker, (incarnation, counters) in self.workers.items():
+            if counters.epochs is None:
+                continue
+            if (worker, incarnation) in living:
+                reports.append(counters.epochs)
+            else:
+                last = newer(last, counters.epochs.lead)
+        return status_of(last, reports, now)
 
     def has_emitted(self) -> bool:
         """Return whether any task has ever emitted anything."""
@@ -139,7 +156,8 @@ def encode(base: bytes, folded: Mapping[str, Incarnation], workers: Mapping[str,
 def base_of(counted: Counted) -> bytes:
     """Return the sums of the workers that are gone, as bytes."""
     reports = tuple(report for reports in counted.reports.values() for report in reports)
-    return WorkerCounters(counted.base, reports).to_bytes()
+    epochs = None if counted.lead is None else EpochReport(counted.lead)
+    return WorkerCounters(counted.base, reports, epochs=epochs).to_bytes()
 
 
 def decode(data: bytes) -> Counted:
@@ -159,6 +177,7 @@ def decode(data: bytes) -> Counted:
             },
             base=dict(base.components),
             folded=convert(body["folded"], dict[str, Incarnation]),
+            lead=None if base.epochs is None else base.epochs.lead,
         )
     except (ValidationError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadCounters(f"this file holds no counters: {error!r:.300}") from error

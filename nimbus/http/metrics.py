@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from nimbus.http.views import Views, letters_by_topology
 from squall.api.answers import WorkerEntry
+from squall.epoch_status import EpochStatus
 from squall.http.admission import Admission
 from topology_api.errors import NoSuchTopology
 
@@ -40,6 +41,43 @@ _OF_PROCESSES: Final[tuple[tuple[str, str, Callable[[WorkerEntry], float | None]
     ("threads", "Threads of a worker's process.", lambda each: each.threads),
     ("restarts", "Restarts of a worker in this version of the assignment.", lambda each: each.restarts),
     ("memory_limit_bytes", "The limit of topology.worker.memory.mb.", lambda each: each.memory_limit),
+)
+
+#: Of topologies that keep their state.
+_OF_EPOCHS: Final[tuple[tuple[str, str, str, Callable[[EpochStatus], float | None]], ...]] = (
+    ("epoch_number", "gauge", "The number of the last commit.", lambda each: each.number),
+    ("epoch_age_seconds", "gauge", "Seconds since the last commit.", lambda each: each.age),
+    (
+        "epoch_quiet",
+        "gauge",
+        "1 if nothing has happened since the last commit.",
+        lambda each: int(each.quiet),
+    ),
+    (
+        "epoch_seconds",
+        "gauge",
+        "Seconds that the last committed epoch took to end, from the barriers to the commit.",
+        lambda each: each.duration,
+    ),
+    ("epoch_longest_seconds", "gauge", "The most of the last 100 epochs.", lambda each: each.longest),
+    ("epoch_bytes", "gauge", "Bytes of the snapshots of the last commit.", lambda each: each.bytes),
+    (
+        "rewinds_total",
+        "counter",
+        "How often all tasks have returned to the last commit since the submission.",
+        lambda each: each.rewinds,
+    ),
+)
+#: Of the components of such a topology: metric, name in the status, kind of component, help text.
+_OF_STATES: Final = (
+    ("state_keys", "keys", "bolt", "Keys that had state when the last epoch ended."),
+    ("parked_tuples", "parked", "bolt", "Tuples that wait in a bolt for their next try."),
+    (
+        "uncommitted_tuples",
+        "uncommitted",
+        "spout",
+        "Tuples that wait for their commit, in the task of a spout that has most of them.",
+    ),
 )
 
 _QUANTILES: Final = (("p50", "0.5"), ("p99", "0.99"))
@@ -95,11 +133,15 @@ def _connections(admission: Admission) -> Iterator[str]:
 
 def _components(views: Views, names: list[str]) -> Iterator[str]:
     rows: list[tuple[dict[str, str], Mapping[str, Any]]] = []
+    epochs: list[tuple[str, EpochStatus]] = []
     for name in names:
         try:
-            components = views.statuses.status(name).components
+            status_of_all = views.statuses.status(name)
         except NoSuchTopology:
             continue  # the topology was removed meanwhile
+        if status_of_all.epoch is not None:
+            epochs.append((name, status_of_all.epoch))
+        components = status_of_all.components
         rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
@@ -116,10 +158,44 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     text = "Tuples of a spout that are tried again without a verdict on them or their bolt task."
     yield from _one("squall_component_tuples_undecided", "gauge", text, tried)
     yield from _loads(rows)
+    yield from _epochs(epochs, rows)
     latencies = [sample for row in rows for sample in _quantiles(*row)]
     text = "Seconds from the first emission of a tree to its ack."
     yield from _one("squall_component_complete_latency_seconds", "gauge", text, latencies)
     yield from _users_own(rows)
+
+
+def _epochs(
+    epochs: Sequence[tuple[str, EpochStatus]], rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Yield the last commits of topologies that keep their state, what they wait for, and what their components hold."""
+    for metric, kind, text, value_of in _OF_EPOCHS:
+        values = [
+            ({"topology": name}, value) for name, epoch in epochs if (value := value_of(epoch)) is not None
+        ]
+        yield from _one(f"squall_{metric}", kind, text, values)
+    slow = [
+        ({"topology": name, "component": each.component, "task": str(each.task)}, each.secs)
+        for name, epoch in epochs
+        if (each := epoch.slowest) is not None
+    ]
+    text = "Seconds from the barriers to the snapshot of the slowest task of the last committed epoch."
+    yield from _one("squall_epoch_slowest_task_seconds", "gauge", text, slow)
+    waits = [
+        ({"topology": name, "for": what}, min(each.since for each in epoch.waits if each.what == what))
+        for name, epoch in epochs
+        for what in dict.fromkeys(each.what for each in epoch.waits)
+    ]
+    text = "Since when a topology waits for its state store, an alignment, a rewind or a commit, in seconds since 1970."
+    yield from _one("squall_epoch_waits_since_seconds", "gauge", text, waits)
+    named = {name for name, _ in epochs}
+    for metric, key, kind, text in _OF_STATES:
+        values = [
+            (labels, status[key])
+            for labels, status in rows
+            if labels["topology"] in named and status["kind"] == kind and status[key] is not None
+        ]
+        yield from _one(f"squall_{metric}", "gauge", text, values)
 
 
 def _loads(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:

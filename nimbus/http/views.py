@@ -222,6 +222,7 @@ class Views:
             files=dict(record.files),
             dead_letters=sum(letters_by_topology(self.registry, self.now()).get(name, {}).values()),
             now=self.now(),
+            epoch=status.epoch,
         )
 
     def record(self, name: str) -> TopologyRecord:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from squall.api.versions import Option, Settings, StandbyVersion
+from squall.epoch_status import EpochStatus
 from squall.reports.events import Event
 from squall.reports.stacks import CallStack
 from squall.status import ComponentStatus, DownTask, TaskLoad, UndecidedTuples
@@ -237,7 +238,8 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     state. `note_times`: the time of each note, in seconds since 1970. `events`: the same notes as structured objects; fields
     that have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
     `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers. `dead_letters`: how many the hosts
-    hold, also of earlier versions, counted every few seconds. `now`: when Nimbus answered, in seconds since 1970."""
+    hold, also of earlier versions, counted every few seconds. `now`: when Nimbus answered, in seconds since 1970. `epoch`: the
+    last commit of a topology with `topology.state.path`, null for others."""
 
     name: str
     state: str
@@ -258,6 +260,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     files: dict[Annotated[str, Meta(title="kind")], str]
     dead_letters: int = 0
     now: float = 0.0
+    epoch: EpochStatus | None = None
 
 
 class UnreadableTopologyAnswer(TopologyAnswer, frozen=True, kw_only=True):
@@ -333,6 +336,9 @@ class ComponentAnswer(Struct, frozen=True):
     execute_p50: float | None = None
     execute_p99: float | None = None
     loads: tuple[TaskLoad, ...] = ()
+    keys: int | None = None
+    parked: int = 0
+    uncommitted: int | None = None
 
 
 class ErrorEntry(Struct, frozen=True):

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
+from squall.epoch_status import EpochReport
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
 from squall.status import TaskLoad, UndecidedTuples
@@ -36,7 +37,8 @@ class BadCounters(SquallError):
 class ComponentCounters:
     """The counters of a component's tasks, in one worker or in many; `ComponentStatus` explains each counter.
 
-    pending, idle, down, undecided, loads, gauges: the present state, which is valid only while the worker lives.
+    pending, idle, down, undecided, loads, gauges, keys, parked, uncommitted: the present state, which is valid only while the
+    worker lives.
     """
 
     emitted: int = 0
@@ -68,6 +70,10 @@ class ComponentCounters:
     execute: LatencyHistogram = field(default_factory=LatencyHistogram)
     #: Attempts of trees that failed, those that are tried again included; a worker of an earlier release counts none.
     attempts_failed: int = 0
+    #: In a topology with epochs. None: no state belongs to keys; or there are no epochs.
+    keys: int | None = None
+    parked: int = 0
+    uncommitted: int | None = None
 
     def add(self, other: ComponentCounters) -> None:
         """Add the sums of another worker."""
@@ -88,6 +94,11 @@ class ComponentCounters:
         self.down.update(other.down)
         self.undecided.update(other.undecided)
         self.loads.update(other.loads)
+        self.parked += other.parked
+        if other.keys is not None:
+            self.keys = (self.keys or 0) + other.keys
+        if other.uncommitted is not None:
+            self.uncommitted = max(self.uncommitted or 0, other.uncommitted)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counters for JSON, without empty counters."""
@@ -103,7 +114,11 @@ class ComponentCounters:
             values["execute"] = self.execute.as_dict()
         values["undecided"] = [msgspec.to_builtins(each) for each in self.undecided.values()]
         values["loads"] = [msgspec.to_builtins(load) for load in self.loads.values()]
-        return {name: value for name, value in values.items() if value}
+        values["parked"] = self.parked
+        known = {name: getattr(self, name) for name in ("keys", "uncommitted")}
+        return {name: value for name, value in values.items() if value} | {
+            name: value for name, value in known.items() if value is not None
+        }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ComponentCounters:
@@ -119,8 +134,11 @@ class ComponentCounters:
                 for task, (since, error) in values.get("down", {}).items()
             },
         )
-        for name in (*SUMS, "pending", "attempts_failed"):
+        for name in (*SUMS, "pending", "attempts_failed", "parked"):
             setattr(counters, name, _whole(values.get(name, 0)))
+        for name in ("keys", "uncommitted"):
+            if name in values:
+                setattr(counters, name, _whole(values[name]))
         if "latency" in values:
             counters.latency = LatencyHistogram.from_dict(values["latency"])
         if "execute" in values:
@@ -157,6 +175,8 @@ class WorkerCounters:
     number: int = 0
     #: None: a worker of an earlier release, or a simulated one.
     process: ProcessLoad | None = None
+    #: None: the topology has no epochs.
+    epochs: EpochReport | None = None
 
     def to_bytes(self) -> bytes:
         """Return the counters as JSON, for files and for Nimbus."""
@@ -169,6 +189,8 @@ class WorkerCounters:
         }
         if self.process is not None:
             body["process"] = msgspec.to_builtins(self.process)
+        if self.epochs is not None:
+            body["epochs"] = msgspec.to_builtins(self.epochs)
         return json.dumps(body, separators=(",", ":")).encode()
 
     @classmethod
@@ -185,7 +207,9 @@ class WorkerCounters:
             reports = tuple(ErrorReport.from_dict(values) for values in body["reports"])
             process = body.get("process")
             used = None if process is None else msgspec.convert(process, ProcessLoad)
-            return cls(counted, reports, _whole(body["number"]), used)
+            epochs = body.get("epochs")
+            told = None if epochs is None else msgspec.convert(epochs, EpochReport)
+            return cls(counted, reports, _whole(body["number"]), used, told)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError) as error:
             raise BadCounters(f"these bytes hold no counters: {error!r:.300}") from error
 

@@ -31,6 +31,7 @@ from squall_cli.cluster.placed import fewer_workers, has_fewer_workers, no_worke
 from squall_cli.commands import completion
 from squall_cli.commands.listing import STYLES, waits_for_slots
 from squall_cli.terminal.component_table import rows_of, table_without_rates
+from squall_cli.terminal.epoch_lines import epoch_lines, wait_sentences
 from squall_cli.terminal.formats import columns_of, cropped_inside, duration, moment, plural, to_type
 from squall_cli.terminal.lines import Line, echo, harmless, plain, width_of, write_lines
 from squall_cli.terminal.load_table import (
@@ -98,7 +99,8 @@ def status(cluster: ClusterOptions, name: str, tasks: bool) -> None:
     width = width_of(sys.stdout)
     loads = load_lines(found.components, tasks, width, now_of(found))
     workers = worker_lines(found.workers, width)
-    parts = (head(found, width), loads, workers, [*trouble(found, supervisors, width)])
+    epochs = epoch_lines(found.epoch, found.components, width)
+    parts = (head(found, width), loads, workers, epochs, [*trouble(found, supervisors, width)])
     lines = [line for part in parts if part for line in ((), *part)]
     write_lines(sys.stdout, lines[1:])
 
@@ -162,6 +164,8 @@ def tasks_text(tasks: Sequence[TaskRow]) -> str:
 def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width: int) -> Iterator[Line]:
     """Yield lines about errors of the user's code, failed trees, and the latest notes about the workers."""
     newest = {report.component: report for report in found.error_reports}
+    for sentence in wait_sentences(found.epoch, own_paths).values():
+        yield from (((each, "bad"),) for each in wrapped(sentence, width))
     yield from call_lines(found.components, width, now_of(found), shown=own_paths)
     yield from memory_lines(found.workers, found.components)
     troubled = {name: values for name, values in found.components.items() if values.errors}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from squall.api.answers import ClusterAnswer
+from squall.epoch_status import EpochStatus
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.waiting import is_away
@@ -18,11 +20,13 @@ from squall_cli.local.rates import Rates
 from squall_cli.options.kinds import Seconds
 from squall_cli.terminal.busy_table import (
     COMPONENTS,
+    KEYS,
     TASKS,
     WORKERS,
     Busy,
     BusyWorker,
     busiest,
+    commit_lines,
     tasks_of,
     trouble_lines,
 )
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
 AROUND: Final = 5
 #: The most lines about problems. The workers get a quarter of the rows if at least `ROOM_FOR_WORKERS` rows are left.
 MOST_TROUBLES: Final = 3
+#: The most lines about last commits.
+MOST_COMMITS: Final = 3
 ROOM_FOR_WORKERS: Final = 12
 
 
@@ -58,6 +64,8 @@ class ClusterMoment:
     cluster: ClusterAnswer
     busy: tuple[Busy, ...]
     workers: tuple[BusyWorker, ...] = ()
+    #: By the names of the topologies that keep their state.
+    epochs: Mapping[str, EpochStatus] = field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -104,7 +112,8 @@ def top(cluster: ClusterOptions, delay: float, tasks: bool) -> None:
     else:
         echo(summary(moment))
         width = width_of(sys.stdout)
-        below = [*trouble_lines(moment.busy, moment.workers, width)]
+        below = [*commit_lines(moment.epochs, width)]
+        below += trouble_lines(moment.busy, moment.workers, width, moment.epochs)
         parts = (lines_of(table_at(moment, tasks), width), worker_table(moment, width, None), below)
         write_lines(sys.stdout, [line for part in parts if part for line in ((), *part)][1:])
 
@@ -123,6 +132,7 @@ class WatchedCluster:
         cluster = self.client.cluster()
         busy: list[Busy] = []
         workers: list[BusyWorker] = []
+        epochs: dict[str, EpochStatus] = {}
         there = set()
         for listed in self.client.topologies():
             status = self.client.topology_or_none(listed.name) if listed.components else None
@@ -130,6 +140,8 @@ class WatchedCluster:
                 continue
             key, name = status.id, status.name
             there.add(key)
+            if status.epoch is not None:
+                epochs[name] = status.epoch
             components = status.components
             rates = self.rates.setdefault(key, Rates(now, components)).at(now, components)
             busy += [
@@ -139,7 +151,7 @@ class WatchedCluster:
             workers += [BusyWorker(name, each) for each in status.workers if each.state != "STOPPED"]
         self.rates = {key: self.rates[key] for key in there}
         busy.sort(key=lambda each: (-(each.rate or 0.0), each.topology, each.name))
-        return ClusterMoment(cluster, tuple(busy), tuple(busiest(workers)))
+        return ClusterMoment(cluster, tuple(busy), tuple(busiest(workers)), epochs)
 
 
 def summary(moment: ClusterMoment) -> str:
@@ -170,6 +182,7 @@ def as_values(moment: ClusterMoment) -> dict[str, object]:
             for each in moment.busy
         ],
         "workers": [{"topology": each.topology, **to_builtins(each.worker)} for each in moment.workers],
+        "epochs": [{"topology": name, **to_builtins(epoch)} for name, epoch in moment.epochs.items()],
     }
 
 
@@ -177,7 +190,8 @@ def table_at(moment: ClusterMoment, tasks: bool) -> Table:
     """Return the table of components, or of tasks."""
     if tasks:
         return table_of(TASKS, tasks_of(moment.busy, moment.workers))
-    return table_of(COMPONENTS, moment.busy)
+    made = table_of(COMPONENTS, moment.busy)
+    return made if any(each.keys for each in moment.busy) else made.without([KEYS.head])
 
 
 def worker_table(moment: ClusterMoment, width: int, most: int | None) -> list[Line]:
@@ -214,8 +228,11 @@ def picture(moment: ClusterMoment, problem: str, width: int, height: int, tasks:
     """Return all lines to draw: at most as many as the window has, but at least one component with its summary, header and
     footer."""
     room = max(1, height - AROUND)
-    below = [*trouble_lines(moment.busy, moment.workers, width)][: min(MOST_TROUBLES, room // 5)]
-    below = [(), *below] if below else []
+    troubles = [*trouble_lines(moment.busy, moment.workers, width, moment.epochs)][
+        : min(MOST_TROUBLES, room // 5)
+    ]
+    commits = [*commit_lines(moment.epochs, width)][: min(MOST_COMMITS, room // 5)]
+    below = [(), *commits, *troubles] if commits or troubles else []
     room -= len(below)
     workers: list[Line] = []
     if room >= ROOM_FOR_WORKERS:

@@ -182,6 +182,8 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
         "error": values["error"],
         "notes": values["notes"],
     }
+    if status.epoch is not None:
+        summary["epoch"] = values["epoch"]
     return _jsonable(summary)
 
 

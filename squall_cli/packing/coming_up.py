@@ -21,6 +21,7 @@ from squall.status import ComponentStatus
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.terminal.component_table import down_sentence
+from squall_cli.terminal.epoch_lines import wait_sentences
 from squall_cli.terminal.formats import plural, to_type, whole
 
 #: Seconds without progress after which the command stops waiting for a topology that has errors or events, such as a worker's
@@ -234,12 +235,14 @@ def is_suspended(status: TopologyAnswer) -> bool:
 
 
 def outages(status: TopologyAnswer) -> dict[str, str]:
-    """Return a sentence for each bolt that is down, or some of its tasks, each with a key."""
+    """Return a sentence for each bolt that is down, or some of its tasks, and for what an epoch waits for, each with a key."""
     down = {name: component for name, component in status.components.items() if component.down}
-    return {
+    found = {
         f"{'down' if is_down(each) else 'partly down'} {name}": own_paths(down_sentence(name, each))
         for name, each in down.items()
     }
+    waits = wait_sentences(status.epoch, own_paths)
+    return found | {f"waits for {key}": text for key, text in waits.items()}
 
 
 def failed_build(status: TopologyAnswer) -> Event | None:

@@ -7,13 +7,15 @@ Must not know: terminals, how rates are measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from squall.api.answers import WorkerEntry
+from squall.epoch_status import EpochStatus
 from squall.status import ComponentStatus, TaskLoad
 from squall_cli.terminal.component_table import down_sentence, undecided_sentence, why_idle
+from squall_cli.terminal.epoch_lines import commit_text, wait_sentences
 from squall_cli.terminal.formats import clock, cropped, latency, rate, short, span
 from squall_cli.terminal.lines import Line, harmless
 from squall_cli.terminal.load_table import (
@@ -41,6 +43,11 @@ class Busy:
     rate: float | None
     now: float = 0.0
     shown: Callable[[str], str] = str
+
+    @property
+    def keys(self) -> str:
+        """The number of keys with state."""
+        return "" if self.component.keys is None else short(self.component.keys)
 
     def of_spout(self, text: str) -> str:
         """Return a text that is shown only for spouts."""
@@ -86,6 +93,8 @@ class BusyWorker:
     worker: WorkerEntry
 
 
+#: Shown only if a topology keeps state.
+KEYS: Final[TableColumn[Busy]] = TableColumn("KEYS", lambda each: each.keys, number=True, rank=4)
 COMPONENTS: Final[tuple[TableColumn[Busy], ...]] = (
     TableColumn("TOPOLOGY", lambda each: each.topology, elastic=True, shortest=10),
     TableColumn("COMPONENT", lambda each: each.name, elastic=True, shortest=10),
@@ -105,6 +114,7 @@ COMPONENTS: Final[tuple[TableColumn[Busy], ...]] = (
     ),
     TableColumn("IN ONE CALL", lambda each: call_cell(each.load.call_since, each.now), number=True, rank=1),
     TableColumn("GREW", lambda each: grew_cell(each.load.grew), number=True, rank=5),
+    KEYS,
     TableColumn("ERRORS", lambda each: bad_when_some(each.component.errors), number=True, rank=1),
     TableColumn("WHY IDLE", lambda each: each.why, elastic=True, rank=6),
 )
@@ -160,8 +170,21 @@ def busiest(workers: Sequence[BusyWorker]) -> list[BusyWorker]:
     return sorted(workers, key=lambda each: (-(each.worker.cpu or 0.0), each.topology, each.worker.worker))
 
 
-def trouble_lines(busy: Sequence[Busy], workers: Sequence[BusyWorker], width: int) -> Iterator[Line]:
-    """Yield lines about problems, each with its topology."""
+def commit_lines(epochs: Mapping[str, EpochStatus], width: int) -> Iterator[Line]:
+    """Yield the last commit of each topology that keeps its state: first of those that waited longest for the next one."""
+    for topology, epoch in sorted(
+        epochs.items(), key=lambda item: (item[1].quiet, -(item[1].age or 0.0), item[0])
+    ):
+        yield ((cropped(f"{harmless(topology)}: {commit_text(epoch)}", width), "dim"),)
+
+
+def trouble_lines(
+    busy: Sequence[Busy],
+    workers: Sequence[BusyWorker],
+    width: int,
+    epochs: Mapping[str, EpochStatus] | None = None,
+) -> Iterator[Line]:
+    """Yield lines about problems, each with its topology. `epochs`: those of the topologies that keep their state."""
     for topology in dict.fromkeys(each.topology for each in busy):
         own = [each for each in busy if each.topology == topology]
         components = {each.name: each.component for each in own}
@@ -175,6 +198,8 @@ def trouble_lines(busy: Sequence[Busy], workers: Sequence[BusyWorker], width: in
             for each in own
             if each.component.undecided
         ]
+        waits = wait_sentences((epochs or {}).get(topology), own[0].shown)
+        found += [((text, "bad"),) for text in waits.values()]
         bolts = {name: component for name, component in components.items() if component.kind == "bolt"}
         found += call_lines(bolts, width, own[0].now, own[0].shown)
         found += memory_lines([each.worker for each in workers if each.topology == topology], components)

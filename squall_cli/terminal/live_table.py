@@ -19,6 +19,7 @@ from typing import IO
 
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import live_table, rows_of
+from squall_cli.terminal.epoch_lines import commit_text, wait_sentences
 from squall_cli.terminal.error_feed import troubles
 from squall_cli.terminal.lines import Line, painted, plain
 from squall_cli.terminal.user_output import Gathered
@@ -165,6 +166,11 @@ def title(moment: Moment, width: int) -> Line:
 def footer(moment: Moment, width: int) -> list[Line]:
     """Return lines with the newest errors, and a line that says what Ctrl-C does."""
     lines: list[Line] = []
+    epoch = moment.status.epoch
+    if epoch is not None:
+        waits = [*wait_sentences(epoch).values()][:MOST_TROUBLES]
+        lines += [((formats.cropped(commit_text(epoch), width), "dim"),)]
+        lines += [((formats.cropped(text, width), "bad"),) for text in waits]
     found = troubles(moment.status)
     for trouble in found[:MOST_TROUBLES]:
         count = formats.plural(trouble.count, "error")

@@ -13,6 +13,7 @@ from typing import IO, Protocol
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import why_idle, with_left
+from squall_cli.terminal.epoch_lines import short_commit, wait_sentences
 from squall_cli.terminal.error_feed import troubles
 from squall_cli.terminal.lines import write
 
@@ -106,6 +107,9 @@ def progress_line(moment: Moment) -> str:
     more = len(moment.status.components) - MOST
     if more > 0:
         parts.append(f"and {more} more")
+    if moment.status.epoch is not None:
+        parts.append(short_commit(moment.status.epoch))
+        parts += wait_sentences(moment.status.epoch).values()
     state = "" if moment.doing == "active" else f" ({moment.doing})"
     return f"{formats.duration(moment.seconds)}{state}  " + "; ".join(parts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import time
 from pathlib import Path
@@ -447,22 +448,6 @@ def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
         assert counts(cluster) == expected(list(range(10)))
 
 
-def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(tmp_path: Path) -> None:
-    conf = {
-        "topology.state.path": f"file://{tmp_path}",
-        "topology.epoch.secs": 5,
-        "topology.epoch.uncommitted": 100,
-    }
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(words(Words(250), Pass(), Count()), conf)
-        cluster.advance(4)
-        spout = cluster.status("words").components["words"]
-        assert 100 <= spout.emitted < 250
-        assert (spout.idle, spout.pending, spout.acked) == ("waits for a commit", 0, 0)
-        cluster.advance(15)
-        assert counts(cluster) == expected(list(range(250)))
-
-
 @pytest.mark.slow
 def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: Path) -> None:
     conf = {
@@ -470,6 +455,7 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         "topology.epoch.secs": 0.2,
         "topology.workers": 3,
     }
+    began = time.time()
     total = 4_000
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words(total, 1_000))
@@ -495,6 +481,15 @@ def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: P
         eventually(lambda: len(cluster.dead_letters("words")) == len(poison))
         time.sleep(0.5)  # a tuple that counted twice would still come
         assert read_all(tmp_path / "files") == wanted
+        eventually(lambda: cluster.status("words").components["count"].keys == len(wanted))
+        status = cluster.status("words")
         letters = cluster.dead_letters("words")
+    epoch = status.epoch
+    assert epoch is not None and epoch.number > 5 and epoch.age is not None
+    assert epoch.bytes and epoch.duration and epoch.slowest and epoch.slowest.component in status.components
+    assert epoch.rewinds >= 5 and epoch.rewound is not None
+    assert epoch.age <= time.time() - began + 1 and began <= epoch.rewound <= time.time() + 1
+    assert re.search("worker w|placed again|can never arrive", epoch.rewind_reason), epoch.rewind_reason
+    assert [wait for wait in epoch.waits if wait.what == "store"] == []
     assert sorted(letter.values[1] for letter in letters) == sorted(poison)
     assert {(letter.component, letter.fields) for letter in letters} == {("pass", ("word", "number"))}

@@ -96,7 +96,7 @@ def rewind(cluster: LocalCluster) -> None:
     """Let all tasks return to the last commit, while their processes live on."""
     for worker in cluster._host.workers("words"):
         if isinstance(worker, EpochWorker) and worker.lead is not None:
-            worker.lead.peer_gone()
+            worker.lead.peer_gone("other")
 
 
 @pytest.mark.parametrize("workers", [1, 3])

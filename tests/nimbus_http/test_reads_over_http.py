@@ -190,6 +190,45 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
     assert status["now"] == pytest.approx(time.time(), abs=60)
 
 
+def test_prometheus_gets_the_epochs_of_topologies_with_a_state_path_only(
+    client: Client, running: PlayedSupervisor
+) -> None:
+    names = ("epoch", "rewinds", "state_keys", "parked", "uncommitted")
+    page = text_at(client, "/metrics").splitlines()
+    assert not [line for line in page if line.startswith(tuple(f"squall_{name}" for name in names))]
+    [row] = counters_of(running, 8, number=2)
+    row["counters"]["epochs"] = {
+        "lead": {
+            "rewind": 7, "number": 19, "committed": time.time() - 5, "duration": 0.25, "longest": 0.5, "bytes": 1200,
+            "slowest": {"component": "lines", "task": 1, "secs": 0.125}, "rewinds": 2, "rewind_reason": "w2 has ended",
+        },
+        "waits": [{"what": "store", "since": 900.5, "why": "no space left on device"}],
+    }  # fmt: skip
+    row["counters"]["components"]["lines"] |= {"uncommitted": 70}
+    running.send(counters=[row])
+    found = dict(line.rsplit(" ", 1) for line in text_at(client, "/metrics").splitlines())
+    values = {
+        "epoch_number": 19,
+        "epoch_seconds": 0.25,
+        "epoch_longest_seconds": 0.5,
+        "epoch_bytes": 1200,
+        "rewinds_total": 2,
+    }
+    for name, value in (values | {"epoch_quiet": 0}).items():
+        assert float(found[f'squall_{name}{{topology="words"}}']) == value
+    assert float(found['squall_epoch_age_seconds{topology="words"}']) == pytest.approx(5, abs=60)
+    lines = 'topology="words",component="lines"'
+    assert found[f'squall_epoch_slowest_task_seconds{{{lines},task="1"}}'] == "0.125"
+    assert found['squall_epoch_waits_since_seconds{topology="words",for="store"}'] == "900.5"
+    assert found[f"squall_uncommitted_tuples{{{lines}}}"] == "70"
+    shown = client.get("topologies/words")
+    assert shown["epoch"]["waits"][0]["why"] == "no space left on device"
+    assert (shown["epoch"]["rewind_reason"], shown["components"]["lines"]["uncommitted"]) == (
+        "w2 has ended",
+        70,
+    )
+
+
 def test_the_alert_rules_of_the_page_name_metrics_that_exist(client: Client, running: object) -> None:
     page = (ROOT / "docs" / "cluster.md").read_text()
     [block] = [each for each in re.findall(r"```yaml\n(.*?)```", page, re.S) if each.startswith("groups:")]

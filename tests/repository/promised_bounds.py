@@ -407,6 +407,18 @@ BOUNDS: Final = {
             "worker.tasks.stateful_bolt:FIRST_PAUSE",
             "local_cluster/test_stateful_bolts.py::test_a_timer_that_raises_is_tried_again_and_has_changed_nothing",
         ),
+        Bound(
+            "A store that does not answer is named after five seconds",
+            5,
+            "squall.epoch_status:LONG_WAIT",
+            "squall/test_epoch_status.py::test_an_epoch_that_does_not_end_names_its_tasks_those_with_a_reason_first",
+        ),
+        Bound(
+            "the workers' logs have a warning after ten seconds",
+            10,
+            "worker.loop.epoch_telling:LONG_END",
+            "local_cluster/test_epochs_shown.py::test_an_epoch_that_does_not_end_names_its_task_and_spouts_at_their_limit_wait_for_the_commit",
+        ),
     ),
     "docs/security.md": SECURITY,
     "docs/spark-guarantees.md": SPARK,

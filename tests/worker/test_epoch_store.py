@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from squall.stores.files import FilesUnavailable
 from worker.epochs.log import PutAnswer
-from worker.epochs.records import BadLog, LeadRecord, RewindRecord
+from worker.epochs.records import BadLog, CommitRecord, LeadRecord, RewindRecord
 from worker.epochs.snapshot_files import (
     BadSnapshot,
     SweepFiles,
@@ -67,12 +68,15 @@ def test_a_sweep_leaves_what_a_commit_names(files: EpochFiles, tmp_path: Path) -
 def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
     answered, tries = threading.Event(), 0
-    calls = ThreadCalls("words", answered.set)
+    times: list[tuple[float | None, float]] = []
+    clock = iter(range(1_000))
+    calls = ThreadCalls("words", answered.set, lambda: float(next(clock)))
     reasons = []
 
     def job() -> int:
         nonlocal tries
         tries += 1
+        times.append((calls.call_since, calls.waits_since))
         reasons.append(calls.waits_for)
         if tries < 4:
             raise FilesUnavailable(f"no route to host, try {tries}")
@@ -83,10 +87,25 @@ def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch)
     assert answered.wait(60)
     [(done, result, error)] = calls.answers
     assert (result, error, calls.waits_for) == (4, None, "")
+    assert times == [(0.0, 0.0), (2.0, 1.0), (3.0, 1.0), (4.0, 1.0)], "it is away since the first error"
+    assert calls.call_since is None
     assert reasons[1:] == [f"no route to host, try {number}" for number in (1, 2, 3)]
     done(result)
     assert got == [4]
     calls.stop()
+
+
+def test_what_the_present_call_does_and_when_the_last_commit_was_written_is_known(
+    files: EpochFiles, tmp_path: Path
+) -> None:
+    files.put_record(1, LEAD)
+    assert files.doing == f"writing {tmp_path}/words/log/000000000001"
+    files.put_record(2, CommitRecord("a:2", 1, 1, {}))
+    files.put_record(3, RewindRecord("a:3", 1))
+    os.utime(tmp_path / "words" / "log" / "000000000002", (1_000.0, 1_000.0))
+    assert files.commit_read is None
+    files.records_after(0)
+    assert files.commit_read == 1_000.0
 
 
 def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,7 +41,7 @@ visible.
 version back any more. So the log still ends with the epoch at which it took over, and a version that returns goes on from that.
 To the log a version that returns is a later submission, so that no process of the one that was rolled back leads after it.
 
-**A submission may begin elsewhere** (`starting`, `log`): its first lead names a kept epoch, of this log or of another one, whose
+**A submission may begin elsewhere** (`starting`, `log`): its first lead names a kept epoch, of this log or of another, whose
 snapshots were copied. It counts until the submission's first commit; a lead of another submission before that forgets it. What
 components that are gone have left is part of every commit, until an operator's record says that it was deleted.
 

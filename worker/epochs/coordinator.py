@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
+from worker.epochs.epoch_facts import EpochFacts
 from worker.epochs.log import (
     LeadLost,
     LogEffect,
@@ -188,6 +189,8 @@ class Coordinator:
         self.on_trial = False
         #: Until when the last epoch of a killed topology may take.
         self.deadline: float | None = None
+        #: For people.
+        self.facts = EpochFacts()
 
     # What happens.
 
@@ -203,7 +206,7 @@ class Coordinator:
             return self.commit()
         done = self.end_if_done(now)
         if not done and self.phase is P.OPEN and (now >= self.next_begin or self.stopping):
-            return self.begin_end()
+            return self.begin_end(now)
         return done
 
     def assign(self, version: int, tasks: Mapping[str, int], now: float) -> list[CoordinatorEffect]:
@@ -212,6 +215,7 @@ class Coordinator:
             return []
         self.version, self.tasks = version, dict(tasks)
         self.change_wanted = False
+        self.facts.rewind_wanted("processes of the topology were started or replaced")
         return self.rewind(now)
 
     def plan_change(self) -> list[CoordinatorEffect]:
@@ -225,7 +229,10 @@ class Coordinator:
         if not self.change_wanted:
             return []
         self.change_wanted = False
-        return self.rewind(now) if self.last or self.phase is P.HALTED else []
+        if not self.last and self.phase is not P.HALTED:
+            return []
+        self.facts.rewind_wanted("a planned change was called off")
+        return self.rewind(now)
 
     def kill(self, deadline: float) -> None:
         """End after a last epoch, or at the deadline without it."""
@@ -238,6 +245,7 @@ class Coordinator:
         if message.rewind != self.view.rewind or isinstance(message, TaskActive):
             return []  # whether an epoch without activity is committed is for the caller to decide
         if isinstance(message, RewindWanted):
+            self.facts.rewind_wanted(message.reason)
             return self.rewind(now)
         if isinstance(message, CommitApplied):
             if message.epoch == self.view.epoch:
@@ -249,6 +257,7 @@ class Coordinator:
                 return self.resume_if_restored(now)
             return []
         if self.phase is P.ALIGNING and message.epoch == self.view.next_epoch:
+            self.facts.snapshot_written(task, message.bytes, now)
             return self.snapshot_written(task, message)
         return []
 
@@ -304,6 +313,7 @@ class Coordinator:
             return [*self.to_all(EpochsOver(self.view.rewind, self.view.epoch)), EpochsEnded(record.reason)]
         if isinstance(record, CommitRecord):
             return self.committed(record, now)
+        self.facts.rewound(now)
         return self.restore()
 
     def enter(self, phase: EpochPhase) -> None:
@@ -355,6 +365,7 @@ class Coordinator:
         if not self.may_resume():
             return []
         self.applying = set()
+        self.facts.restored()
         self.enter(P.OPEN)
         self.next_begin = now + self.interval
         if done := self.end_if_done(now):
@@ -372,11 +383,12 @@ class Coordinator:
         """Whether the next epoch is the last of its assignment."""
         return self.change_wanted or self.deadline is not None
 
-    def begin_end(self) -> list[CoordinatorEffect]:
+    def begin_end(self, now: float) -> list[CoordinatorEffect]:
         """Send the barriers of the open epoch."""
         if self.last:
             return []  # the spouts have stopped already, and wait for the end of the topology
         self.enter(P.ALIGNING)
+        self.facts.end_begun(now)
         self.last = self.stopping
         self.waiting, self.files, self.finished = set(self.tasks), {}, set()
         return self.to_all(BeginEpochEnd(self.view.rewind, self.view.next_epoch, self.last))
@@ -411,6 +423,7 @@ class Coordinator:
     def committed(self, record: CommitRecord, now: float) -> list[CoordinatorEffect]:
         """Go on after a commit: tell the tasks, sweep, and do what had to wait."""
         self.applying = set(self.tasks)
+        self.facts.committed(now)
         sent = [*self.to_all(EpochCommitted(record.rewind, record.epoch)), self.sweep()]
         if self.change_wanted and self.last and not self.rewind_wanted and self.deadline is None:
             self.enter(P.HALTED)

@@ -46,6 +46,9 @@ class LogView:
     rewind: int = 0
     #: The newest version of the assignment that a leader had, on top of those of earlier submissions.
     assignment: int = 0
+    #: The submission of the newest leader, and how many rewinds there have been since its first.
+    submission: str | None = None
+    rewinds: int = 0
     #: Submission -> the newest version before its first leader.
     bases: dict[str, int] = field(default_factory=dict)
     #: The number of the next epoch. Each rewind passes over one number, since one epoch may have been begun: so no two
@@ -99,6 +102,8 @@ class LogView:
         if isinstance(record, LeadRecord):
             self.leader, self.end = record.leader, None
             self.begin_submission(record)
+            self.rewinds = self.rewinds + 1 if record.submission == self.submission else 0
+            self.submission = record.submission
             if record.submission:
                 self.bases.setdefault(record.submission, self.assignment)
             self.begin_rewind(record.assignment)
@@ -116,6 +121,7 @@ class LogView:
         elif isinstance(record, EndRecord):
             self.end = record
         elif isinstance(record, RewindRecord):
+            self.rewinds += 1
             self.begin_rewind(record.assignment)
 
     def begin_submission(self, record: LeadRecord) -> None:

@@ -86,6 +86,8 @@ class SnapshotWritten(Struct, frozen=True, tag=True):
     epoch: int
     file: SnapshotFile
     finished: bool = False
+    #: The size of the file.
+    bytes: int = 0
 
 
 class CommitApplied(Struct, frozen=True, tag=True):

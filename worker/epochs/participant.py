@@ -161,6 +161,8 @@ class Ending:
     prepared: bool
     written: bool = False
     file: SnapshotFile = field(default_factory=lambda: SnapshotFile("", ""))
+    #: The size of the file.
+    bytes: int = 0
 
 
 #: Makes one snapshot of those that a task inherits.
@@ -289,7 +291,11 @@ class Participant:
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
         return (
-            [self.to_coordinator(RewindWanted(rewind, f"a frame of {self.task} is lost"))]
+            [
+                self.to_coordinator(
+                    RewindWanted(rewind, f"tuples that {self.task} sent to another worker can never arrive")
+                )
+            ]
             if self.is_current(rewind)
             else []
         )
@@ -340,6 +346,7 @@ class Participant:
         snapshot.recorded = [(source, list(item.rows)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
         ending.file, data = encode_snapshot(snapshot)
+        ending.bytes = len(data)
         return [WriteSnapshot(self.rewind, snapshot.epoch, ending.file, data)]
 
     def snapshot_written(self, rewind: int, stored: bool) -> list[TaskEffect]:
@@ -350,8 +357,9 @@ class Participant:
         if not stored:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot write its snapshot"))]
         self.ending = None
+        epoch = ending.snapshot.epoch
         return [
-            self.to_coordinator(SnapshotWritten(rewind, ending.snapshot.epoch, ending.file, ending.finished))
+            self.to_coordinator(SnapshotWritten(rewind, epoch, ending.file, ending.finished, ending.bytes))
         ]
 
     # Commits, and what they make visible.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Final
 
 from squall.packages.state_paths import StateStart
 from topology_api import SquallError, Topology
@@ -22,6 +21,7 @@ from worker.epochs.coordinator import (
 )
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
+from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
 from worker.epochs.starting import FetchStart, NoSuchEpoch
 from worker.loop.epoch_mail import EpochMail
@@ -30,9 +30,6 @@ from worker.loop.rescale import misfits
 from worker.loop.state_start import fetch_start
 
 _log = logging.getLogger(__name__)
-
-#: After how many seconds the log says which tasks an epoch waits for.
-LONG_END: Final = 10.0
 
 
 class EpochLead:
@@ -64,8 +61,10 @@ class EpochLead:
         self.begun = self.hurried = False
         #: Whether tasks were told to run.
         self.resumed = False
-        #: Since when an epoch is ending; None: the log has said that it takes long.
-        self.ending_since: float | None = None
+        #: Whether nothing has happened since the last commit.
+        self.quiet = False
+        #: Turns the wall clock's time into that of `now`; None: the times of files say nothing.
+        self.from_wall: Callable[[float], float] | None = None
 
     def step(self, now: float) -> None:
         """Do what is due."""
@@ -74,30 +73,23 @@ class EpochLead:
             self.perform(self.coordinator.start())
         if not self.is_quiet(now):
             self.perform(self.coordinator.tick(now))
-        self.watch_the_end(now)
 
     def next_time(self) -> float | None:
         """Return when something is due although nothing happens."""
         return self.coordinator.next_begin if self.coordinator.phase is EpochPhase.OPEN else None
 
-    def watch_the_end(self, now: float) -> None:
-        """Log which tasks hold up the end of an epoch, once, if it takes long."""
-        coordinator = self.coordinator
-        if coordinator.phase is not EpochPhase.ALIGNING:
-            self.ending_since = now
-        elif self.ending_since is not None and now - self.ending_since >= max(LONG_END, coordinator.interval):
-            _log.warning(
-                "epoch %d has not ended for %.0f s: it waits for %s",
-                coordinator.view.next_epoch,
-                now - self.ending_since,
-                ", ".join(sorted(coordinator.waiting)) or "the store",
-            )
-            self.ending_since = None
-
     def is_quiet(self, now: float) -> bool:
+        """Return whether no epoch is to be ended yet."""
+        coordinator = self.coordinator
+        if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin:
+            return False
+        self.quiet = self.has_nothing(now)
+        return self.quiet
+
+    def has_nothing(self, now: float) -> bool:
         """Return whether an epoch is due in which nothing has happened: then none is committed, and the log does not grow."""
         coordinator = self.coordinator
-        if coordinator.phase is not EpochPhase.OPEN or now < coordinator.next_begin or coordinator.stopping:
+        if coordinator.stopping:
             return False
         activity = self.count_activity()
         if activity != self.activity or self.active_elsewhere or coordinator.view.newest is None:
@@ -126,8 +118,9 @@ class EpochLead:
             if message.ended:
                 self.ended_elsewhere.add(task)
 
-    def peer_gone(self) -> None:
+    def peer_gone(self, name: str) -> None:
         """The process of another worker has ended: what it did since the last commit is void."""
+        self.coordinator.facts.rewind_wanted(f"the process of worker {name} has ended")
         self.perform(self.coordinator.rewind(self.now()))
 
     def greet(self, tasks: list[str]) -> None:
@@ -169,9 +162,7 @@ class EpochLead:
                 )
             elif isinstance(effect, ReadLog):
                 read = partial(self.files.records_after, effect.after)
-                self.calls.call(
-                    read, lambda found: self.perform(self.coordinator.records_read(found, self.now()))
-                )
+                self.calls.call(read, self.records_read)
             elif isinstance(effect, SweepFiles):
                 self.calls.call(partial(self.files.sweep, effect), lambda _: None)
             elif isinstance(effect, FetchStart):
@@ -190,6 +181,12 @@ class EpochLead:
                     self.files.folder,
                 )
             # `ReadyForChange` and `EpochsEnded` are in messages to the tasks, too.
+
+    def records_read(self, found: list[LogRecord] | None) -> None:
+        """The log has been read."""
+        if self.files.commit_read is not None and self.from_wall is not None:
+            self.coordinator.facts.found_commit(self.from_wall(self.files.commit_read))
+        self.perform(self.coordinator.records_read(found, self.now()))
 
     def depose(self) -> None:
         """Another coordinator leads. If it is of this topology, its worker replaces this one in an assignment that is not known

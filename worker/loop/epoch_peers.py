@@ -16,7 +16,7 @@ from worker.loop.peers import Peers
 class PeerHost(Protocol):
     """What the peers of a topology with epochs need of their worker."""
 
-    def peer_gone(self) -> None:
+    def peer_gone(self, name: str) -> None:
         """The process of another worker has ended."""
 
     def peer_there(self, name: str) -> None:
@@ -48,7 +48,7 @@ class EpochPeers(Peers):
     def superseded(self, name: str) -> None:
         """The state of the tasks there is gone: all tasks return to the last commit."""
         self.ack_router.forget(name)
-        self.host.peer_gone()
+        self.host.peer_gone(name)
 
     def linked(self, name: str) -> None:
         """End marks need not be repeated: the last commit has them, or a rewind comes."""

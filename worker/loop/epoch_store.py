@@ -14,6 +14,7 @@ import logging
 import queue
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -26,7 +27,7 @@ from squall.stores.local import translated
 from squall.stores.opening import open_store
 from topology_api import SquallError
 from worker.epochs.log import PutAnswer
-from worker.epochs.records import LogRecord, SnapshotFile, decode_record, encode_record
+from worker.epochs.records import CommitRecord, LogRecord, SnapshotFile, decode_record, encode_record
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, decode_snapshot, removable
 
 _log = logging.getLogger(__name__)
@@ -47,6 +48,10 @@ class EpochFiles:
 
     def __init__(self, path: str, topology: str) -> None:
         self.folder = Path(path.removeprefix("file://")) / topology
+        #: What the present call does, or the last one did, for people.
+        self.doing = ""
+        #: When the last commit that was read had been written, in seconds since 1970, by the clock of the file system.
+        self.commit_read: float | None = None
 
     @cached_property
     def files(self) -> Files:
@@ -60,28 +65,34 @@ class EpochFiles:
 
     def put_record(self, number: int, record: LogRecord) -> PutAnswer:
         """Put a record if there is none of its number. Raises FilesUnavailable if that is not known."""
+        self.doing = f"writing {self.folder}/{LOG}/{number:0{DIGITS}}"
         stored = self.files.put_if_absent(f"{LOG}/{number:0{DIGITS}}", encode_record(record))
         return PutAnswer.STORED if stored else PutAnswer.TAKEN
 
     def records_after(self, number: int) -> list[LogRecord]:
         """Return the records after a number. Raises BadLog, FilesError."""
-        names = sorted(status.name for status in self.files.list(LOG) if status.name.isdecimal())
+        self.doing = f"reading the log in {self.folder}"
+        there = {status.name: status for status in self.files.list(LOG) if status.name.isdecimal()}
         found: list[LogRecord] = []
-        for name in names:
+        for name in sorted(there):
             if int(name) > number:
                 if int(name) != number + len(found) + 1:
                     break  # a record before it is not there yet, so neither is this one, as far as the protocol goes
                 found.append(decode_record(int(name), self.files.read(f"{LOG}/{name}")))
+                if isinstance(found[-1], CommitRecord):
+                    self.commit_read = there[name].modified
         return found
 
     def write_snapshot(self, file: SnapshotFile, data: bytes) -> None:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
+        self.doing = f"writing {self.folder}/{SNAPSHOTS}/{file.name}"
         self.files.put_if_absent(f"{SNAPSHOTS}/{file.name}", data)
 
     def restore_point(self, files: Mapping[str, SnapshotFile], rewind: int) -> list[TaskSnapshot]:
         """Read the snapshots of a commit for a rewind, whose record stands in the log. Raises BadSnapshot, FilesError;
         FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
         """
+        self.doing = f"reading snapshots in {self.folder}"
         record = f"{rewind:0{DIGITS}}"
         if not any(status.name == record for status in self.files.list(LOG)):
             raise FilesUnavailable(
@@ -96,6 +107,7 @@ class EpochFiles:
 
     def sweep(self, sweep: SweepFiles) -> None:
         """Remove what no commit needs."""
+        self.doing = f"removing old snapshots in {self.folder}"
         names = [status.name for status in self.files.list(SNAPSHOTS) if not status.is_folder]
         for name in removable(sweep, names):
             self.files.delete(f"{SNAPSHOTS}/{name}")
@@ -109,6 +121,11 @@ class StoreCalls(Protocol):
     """Who calls the store. Its answers are handled by the loop's next step."""
 
     answers: deque[Answer]
+    #: The error of the store while it is away, and since when it has been; "" while it answers.
+    waits_for: str
+    waits_since: float
+    #: Since when a call has been running; None: none is.
+    call_since: float | None
 
     def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
         """Call a function of `EpochFiles`; `done` gets its result, in the loop.
@@ -125,6 +142,8 @@ class InlineCalls:
 
     def __init__(self) -> None:
         self.answers: deque[Answer] = deque()
+        self.waits_for, self.waits_since = "", 0.0
+        self.call_since: float | None = None
 
     def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
         """See `StoreCalls`."""
@@ -140,10 +159,13 @@ class InlineCalls:
 class ThreadCalls:
     """Calls the store in a thread of its own, in order, each until it succeeds."""
 
-    def __init__(self, name: str, wake: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
+    ) -> None:
         self.answers: deque[Answer] = deque()
-        self.wake = wake
-        self.waits_for = ""
+        self.wake, self.now = wake, now
+        self.waits_for, self.waits_since = "", 0.0
+        self.call_since: float | None = None
         self._pause = FIRST_PAUSE
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Any] | None] = (
             queue.SimpleQueue()
@@ -169,10 +191,13 @@ class ThreadCalls:
 
     def _try(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any) -> bool:
         """Call the store once; return whether there is an answer."""
+        self.call_since = self.now()
         try:
             self.answers.append((done, job(), None))
         except FilesUnavailable as error:
+            self.call_since = None
             if not self.waits_for:
+                self.waits_since = self.now()
                 _log.warning("the topology waits for the store of its state: %s", error)
             self.waits_for = str(error)
             self._stopped.wait(self._pause)
@@ -182,5 +207,5 @@ class ThreadCalls:
             return unknown is not None
         except (SquallError, ValueError) as error:
             self.answers.append((done, None, error))
-        self.waits_for, self._pause = "", FIRST_PAUSE
+        self.call_since, self.waits_for, self._pause = None, "", FIRST_PAUSE
         return True

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_peers import EpochPeers
 from worker.loop.epoch_store import EpochFiles, InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.epoch_tasks import join_epochs
+from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
@@ -52,13 +54,18 @@ class EpochWorker(Worker):
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
         self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
-        self.calls: StoreCalls = InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake)
+        self.calls: StoreCalls = (
+            InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake, self.now)
+        )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
             self, self.links, self.mail, self.files, self.calls, self.now
         )
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
+        self.telling = EpochTelling(self)
+        #: Why the next coordinator here begins.
+        self.lead_reason = f"worker {self.name}, which coordinates the epochs, was started"
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
         #: Whether spouts may emit.
@@ -95,14 +102,19 @@ class EpochWorker(Worker):
             plan.tenure,
             None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
+        coordinator.facts.rewind_wanted(self.lead_reason)
         activity = self.epochs.activity.count
         self.lead = EpochLead(
             self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
+        if not self.inline:  # in simulated time, the files' times say nothing
+            time_of, now = self.environment.time_of, self.now
+            self.lead.from_wall = lambda time: time - (time_of(now()) - now())
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
         self.lead = None
+        self.lead_reason = "the tasks were placed again"
         names = self.plan.names
         kept = [spout for spout in self.lasting_spouts() if plan.names.get(spout.id) == names[spout.id]]
         self.close_tasks([spout for spout in kept if spout.id in plan.tasks_here])
@@ -196,6 +208,8 @@ class EpochWorker(Worker):
             assert self.lead is not None
             self.lead.coordinator.on_trial = self.on_trial
             self.lead.step(now)
+        if now >= self.telling.next_look:
+            self.telling.log_waits(now)
         busy |= self.take_messages()
         busy |= self.mail.run_due(now)
         if self.epochs.running:
@@ -332,10 +346,10 @@ class EpochWorker(Worker):
 
     # What `EpochPeers` needs of its worker.
 
-    def peer_gone(self) -> None:
+    def peer_gone(self, name: str) -> None:
         """See `PeerHost`."""
         if self.lead is not None:
-            self.mail.later(self.lead.peer_gone)
+            self.mail.later(partial(self.lead.peer_gone, name))
 
     def peer_there(self, name: str) -> None:
         """See `PeerHost`."""

@@ -120,6 +120,9 @@ class Epochs:
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
         self.over = self.halted = False
+        #: For people: the epoch that ends and since when, until its commit is known; and when the last rewind began here.
+        self.ending: tuple[int, float] | None = None
+        self.rewind_since = 0.0
         #: The last epoch of the assignment; 0: none is known.
         self.last_epoch = 0
         self.activity = EpochActivity(
@@ -301,9 +304,12 @@ class Epochs:
             self.outside.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
         elif isinstance(message, BeginEpochEnd):
             self.activity.epoch_ends()
+            if self.ending is None or self.ending[0] != message.epoch:
+                self.ending = message.epoch, self.now()
             if message.last:
                 self.last_epoch = message.epoch
         elif isinstance(message, EpochCommitted):
+            self.ending = None
             self.halted = self.halted or message.epoch == self.last_epoch
         elif isinstance(message, EpochsOver):
             self.over = True
@@ -312,6 +318,7 @@ class Epochs:
         """The tasks here take the first step of a rewind."""
         self.rewind = message.rewind
         self.halted, self.last_epoch, self.over = False, 0, False
+        self.ending, self.rewind_since = None, self.now()
         self.activity.restart()
 
     def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:

@@ -14,9 +14,11 @@ from typing import Final
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
+from worker.loop.epoch_worker import EpochWorker
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.spout_verdicts import undecided
@@ -52,7 +54,8 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     for component, dropped in dict(worker.links.dropped).items():
         components[component].dropped = dropped
     reports = tuple(report for log in worker.errors.values() for report in list(log.kept))
-    return WorkerCounters(components, reports, number)
+    epochs = worker.telling.report() if isinstance(worker, EpochWorker) else None
+    return WorkerCounters(components, reports, number, epochs=epochs)
 
 
 def add_task(counters: ComponentCounters, task: Task) -> None:
@@ -80,8 +83,14 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         return
     growth = worker.environment.growth
     counters.loads[task.id] = replace(load_of(task), grew=None if growth is None else growth.of(task.id))
+    if isinstance(task, EpochBoltTask):
+        counters.parked += len(task.parking.parked)
+        if task.keys is not None:
+            counters.keys = (counters.keys or 0) + task.keys
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
+        if isinstance(task, EpochSpoutTask):
+            counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
         tried = undecided(task)
         if tried is not None and task.now() - tried.since >= UNDECIDED_SECONDS:
             failure = tried.failure

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from squall.cluster.counters import WorkerCounters
+from squall.epoch_status import EpochReport
 
 #: If the wall clock differs from the predicted time by more than these seconds, it was changed, and is read again.
 _CHANGED_SECONDS: Final = 0.5
@@ -36,7 +37,7 @@ class WallClock:
 
 
 def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounters:
-    """Return the same counters, with the times of errors, first failures, outages and calls as wall-clock time."""
+    """Return the same counters, with the times of errors, first failures, outages, calls and epochs as wall-clock time."""
     clock.refresh()
     for component in counters.components.values():
         if component.first_failure is not None:
@@ -51,4 +52,19 @@ def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounter
             if load.call_since is not None:
                 component.loads[task] = replace(load, call_since=round(clock.time_of(load.call_since), 3))
     reports = tuple(replace(report, time=clock.time_of(report.time)) for report in counters.reports)
-    return replace(counters, reports=reports)
+    epochs = None if counters.epochs is None else epochs_with_wall_clock(counters.epochs, clock)
+    return replace(counters, reports=reports, epochs=epochs)
+
+
+def epochs_with_wall_clock(report: EpochReport, clock: WallClock) -> EpochReport:
+    """Return the same report, with its times as wall-clock time."""
+
+    def time_of(moment: float | None) -> float | None:
+        return None if moment is None else round(clock.time_of(moment), 3)
+
+    waits = tuple(replace(wait, since=round(clock.time_of(wait.since), 3)) for wait in report.waits)
+    lead = report.lead
+    if lead is not None:
+        times = {name: time_of(getattr(lead, name)) for name in ("committed", "rewound", "since")}
+        lead = replace(lead, **times)  # type: ignore[arg-type]
+    return EpochReport(lead, waits)

@@ -35,6 +35,18 @@ def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
                 yield key
 
 
+def count_keys(states: Mapping[str, StateHandle]) -> int | None:
+    """Return how many keys have state; None if no state belongs to keys. To be called while no call changes the states."""
+    cells: list[dict[Any, Any]] = [
+        handle.cells  # type: ignore[attr-defined]
+        for handle in states.values()
+        if not isinstance(handle, ValueHandle) or handle.keyed
+    ]
+    if len(cells) < 2:
+        return len(cells[0]) if cells else None
+    return len(set().union(*cells))
+
+
 def has_state(states: Mapping[str, StateHandle], key: Any) -> bool:
     """Return whether a key, in the form of `canonical`, has state of its own. Any thread may ask."""
     return any(

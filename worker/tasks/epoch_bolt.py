@@ -27,6 +27,7 @@ from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
+from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, Saved, load_states, load_timers, save_states, save_timers
 from worker.state.timers import KeyTimers
@@ -149,6 +150,8 @@ class EpochBoltTask(StatefulBoltTask):
     #: The parked tuple that is being tried.
     trying: Parked | None
     undeclared: dict[str, Saved]
+    #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
+    keys: int | None
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -158,6 +161,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.trying = None
         #: What a commit has of states that this version does not declare: another version may declare them.
         self.undeclared = {}
+        self.keys = count_keys(self.states)
 
     # Markers.
 
@@ -188,6 +192,7 @@ class EpochBoltTask(StatefulBoltTask):
         except Exception as error:
             self.cannot_keep(error)
             return True
+        self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
         self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages))
         return True
@@ -282,6 +287,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.undeclared = load_states(
             self.states, states, setup.from_wall, context.topology, context.component
         )
+        self.keys = count_keys(self.states)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             again = self.timers.times[canonical(key)][name]  # as it was loaded
