@@ -14,7 +14,7 @@ is that of `msgspec.msgpack` in its strict mode, as far as it can be decided fro
 | Enum, Literal | an Enum or Literal that has all its values, or the plain type of these |
 | dataclass, Struct, TypedDict | one with the same fields, or fewer, or more that have defaults; each field by these rules |
 | Struct with array_like, NamedTuple | the same, where further fields come last and have defaults; a NamedTuple loses none |
-| pickled=True | pickled=True, whatever the types: nobody knows before the value is opened |
+| pickled=True | pickled=True, whatever the types: they are not known before a value is opened |
 
 msgspec is imported on first use, so that `import topology_api` stays quick. Must not know: how values are kept, the graph.
 """

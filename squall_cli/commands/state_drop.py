@@ -5,6 +5,8 @@ Must not know: the format of logs and snapshots.
 
 from __future__ import annotations
 
+import secrets
+import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -70,7 +72,7 @@ def drop(cluster: ClusterOptions, topology: str, what: str | None, yes: bool) ->
         job.fence()
     size = found.bytes
     if not component:
-        job.drop_all()
+        drop_all(target.folder)
     elif state:
         size = job.drop_state(component, state)
     else:
@@ -78,6 +80,13 @@ def drop(cluster: ClusterOptions, topology: str, what: str | None, yes: bool) ->
     done = {**asdict(found), "bytes": size, "folder": str(target.folder)}
     said = f"deleted: {found.what} of {target.folder.name}: {plural(found.keys, 'key')}, {in_bytes(size)}"
     cluster.answer(done, f"{said} in {plural(found.files, 'snapshot')}")
+
+
+def drop_all(folder: Path) -> None:
+    """Delete the folder of a topology's state: first it gets another name, so that nothing sees half of it."""
+    aside = folder.with_name(f".{folder.name}-dropped-{secrets.token_hex(4)}")
+    folder.rename(aside)
+    shutil.rmtree(aside)
 
 
 def text_of(found: Dropped, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""Deletes what a topology has kept: the state of a component, one of its states, or everything.
+"""Deletes what a topology has kept: the state of a component, or one of its states.
 
 An operator's record goes into the log as a coordinator's does: to the number after the last one, if there is none. So a
 coordinator that runs reads it before it writes its next record, and never brings back what was deleted. `fence`: nothing of the
@@ -9,7 +9,6 @@ Must not know: clusters, who asks.
 from __future__ import annotations
 
 import secrets
-import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
@@ -149,13 +148,6 @@ class StateDrop:
         self.put(lambda: DropRecord(secrets.token_hex(8), edits))
         self.delete(edits)
         return saved
-
-    def drop_all(self) -> None:
-        """Delete the folder of the topology's state: first it gets another name, so that nothing sees half of it."""
-        folder = self.files.folder
-        aside = folder.with_name(f".{folder.name}-dropped-{secrets.token_hex(4)}")
-        folder.rename(aside)
-        shutil.rmtree(aside)
 
     def put(self, make: Callable[[], LogRecord]) -> None:
         """Put a record, made for the log as it is then. Raises SquallError."""

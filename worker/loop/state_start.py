@@ -7,8 +7,6 @@ Must not know: coordinators, tasks.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from squall.packages.state_paths import StateStart
 from topology_api import SquallError
 from worker.epochs.records import CommitRecord, SnapshotFile
@@ -36,4 +34,5 @@ def fetch_start(files: EpochFiles, start: StateStart) -> CommitRecord:
         name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"
         copies[task] = SnapshotFile(name, file.digest)
         files.write_snapshot(copies[task], data)
-    return replace(content.epoch.record, files=copies)
+    record = content.epoch.record
+    return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished)
