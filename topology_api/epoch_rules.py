@@ -12,6 +12,7 @@ from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
+STATE_WEBHDFS: Final = "topology.state.webhdfs"
 ACKING: Final = "topology.acking"
 EPOCH_SECS: Final = "topology.epoch.secs"
 #: Seconds of an epoch in a topology without a staged sink.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
+from squall_cli.commands.state_drop import drop
 from squall_cli.options.kinds import Whole, files, folders
 from squall_cli.options.state_path import state_path, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
@@ -96,6 +97,7 @@ def moments(times: Any) -> str:
 EPOCHS: Final[tuple[TableColumn[KeptEpoch], ...]] = (
     TableColumn("EPOCH", lambda each: str(each.record.epoch), number=True),
     TableColumn("COMMITTED", lambda each: known_moment(each.committed)),
+    TableColumn("VERSION", lambda each: each.version, elastic=True, rank=1),
     TableColumn("THEN", lambda each: "" if each.end is None else f"the topology was {each.end}"),
 )
 COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
@@ -168,7 +170,12 @@ def list_epochs(path: str, epoch: int | None, webhdfs: str | None, as_json: bool
             {
                 "folder": content.folder,
                 "epochs": [
-                    {"epoch": each.record.epoch, "committed": each.committed, "end": each.end}
+                    {
+                        "epoch": each.record.epoch,
+                        "committed": each.committed,
+                        "version": each.version,
+                        "end": each.end,
+                    }
                     for each in content.kept
                 ],
                 "epoch": content.epoch.record.epoch,
@@ -177,7 +184,9 @@ def list_epochs(path: str, epoch: int | None, webhdfs: str | None, as_json: bool
             }
         )
     else:
-        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]), sys.stdout)
+        several = len({each.version for each in content.kept}) > 1
+        hidden = () if several else ("VERSION",)
+        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]).without(hidden), sys.stdout)
         if len(content.kept) > MOST_EPOCHS:
             echo(f"and {plural(len(content.kept) - MOST_EPOCHS, 'epoch')} before them (--json has all)")
         echo(f"\n{content.name}:")
@@ -254,6 +263,9 @@ def export(
     where = "" if output is None else f" to {output}"
     echo(f"{plural(count, 'row')} of {content.name} written{where}.", err=True)
     check_undamaged(content)
+
+
+state.add_command(drop)
 
 
 def content_at(

@@ -33,9 +33,17 @@ class StateFolder:
     name: str
     webhdfs: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.above}/{self.name}"
+
 
 def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
     """Return the path of a folder, absolute. A callback of click."""
+    return state_place(given)
+
+
+def state_place(given: str) -> str:
+    """Return the path of a folder, absolute. Raises `click.BadParameter`."""
     if given.startswith(_HDFS):
         return given.rstrip("/")
     if "://" in given and not given.startswith(f"{_SCHEME}/"):

@@ -402,7 +402,7 @@ def test_a_state_with_another_type_is_refused_by_name(tmp_path: Path) -> None:
         cluster.advance(1)
         status = cluster.last_status("words")
         assert status.state == "FAILED"
-        assert "the saved values of state 'times' do not fit its type" in status.errors[-1].render()
+        assert "saved as ValueState(int) and is declared as ValueState(str) now" in status.errors[-1].render()
 
 
 @pytest.mark.parametrize("workers", [(1, None), (1, 3), (3, 2), (3, 1)])

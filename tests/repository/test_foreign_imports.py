@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": (
         "topology_api/state_rules.py",
+        "topology_api/state_types.py",
         "worker/state/codecs.py",
         "worker/epochs/",
         "worker/loop/epoch_outside.py",

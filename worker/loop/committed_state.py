@@ -7,14 +7,24 @@ Must not know: what states hold, how it is printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
-from worker.epochs.records import CommitRecord, EndRecord, SnapshotFile, decode_record
+from worker.epochs.log import submission_of
+from worker.epochs.records import (
+    CommitRecord,
+    DropRecord,
+    EndRecord,
+    LeadRecord,
+    SnapshotFile,
+    decode_record,
+    edited,
+)
 from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, decode_snapshot
 from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
 
@@ -33,6 +43,8 @@ class KeptEpoch:
     end: str | None
     #: Whether all snapshots are there.
     whole: bool
+    #: The version of the topology that has committed it: the id of its submission.
+    version: str = ""
 
 
 @dataclass(slots=True)
@@ -76,12 +88,20 @@ class CommittedState:
     def epochs(self) -> list[KeptEpoch]:
         """Return the epochs whose snapshots are kept, the newest first: the last commit, and those before it whose files are
         there. Raises SquallError.
+
+        Epochs rise with the numbers of records, so the log is read back to the first epoch that has a file.
         """
         files = self.store.files
         log = sorted((each for each in files.list(LOG) if each.name.isdecimal()), key=lambda each: each.name)
         there = {each.name for each in files.list(SNAPSHOTS)}
+        first = min(map(epoch_of, there), default=0)
         ends: dict[int, str] = {}
         found: list[KeptEpoch] = []
+        #: Those whose version is in a record before them.
+        unnamed: list[KeptEpoch] = []
+        edits: dict[str, SnapshotFile | None] = {}
+        #: The commit after the record at hand, if not all of its files are there.
+        last: KeptEpoch | None = None
         for status in reversed(log):
             try:
                 record = decode_record(int(status.name), files.read(status.path))
@@ -89,12 +109,29 @@ class CommittedState:
                 raise SquallError(f"{self.store.folder}: {error}") from error
             if isinstance(record, EndRecord):
                 ends.setdefault(record.epoch, record.reason)
+            elif isinstance(record, LeadRecord):
+                version = submission_of(record.submission)
+                found += [replace(each, version=version) for each in unnamed]
+                unnamed.clear()
+            elif isinstance(record, DropRecord):
+                edits |= record.files
+                if last is not None:  # it was being written when files were deleted
+                    unnamed = [each for each in unnamed if each is not last]
+                    last = self.as_kept(edited(last.record, edits), last.committed, last.end, there)
+                    unnamed.append(last)
             elif isinstance(record, CommitRecord):
-                whole = {file.name for file in record.files.values()} <= there
-                if found and not whole:
+                epoch = self.as_kept(edited(record, edits), status.modified, ends.get(record.epoch), there)
+                last = None if epoch.whole else epoch
+                if epoch.whole or not (found or unnamed):
+                    unnamed.append(epoch)
+                elif record.epoch < first and not unnamed:
                     break
-                found.append(KeptEpoch(record, status.modified, ends.get(record.epoch), whole))
-        return found
+        return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
+
+    def as_kept(self, record: CommitRecord, committed: float, end: str | None, there: Set[str]) -> KeptEpoch:
+        """Return a commit, and whether its files are there."""
+        whole = {file.name for file in record.files.values()} <= there
+        return KeptEpoch(record, committed, end, whole)
 
     def read(self, number: int | None = None, component: str | None = None) -> EpochContent:
         """Read the snapshots of an epoch, of the newest one unless a number is given, or only those of a component. Raises
@@ -144,6 +181,12 @@ class CommittedState:
             return self.store.files.read(f"{SNAPSHOTS}/{file.name}")
         except AbsentFile:
             return None
+
+
+def epoch_of(file: str) -> int:
+    """Return the epoch in the name of a snapshot's file; a high number for other files."""
+    number = file.partition("-")[0]
+    return int(number) if number.isdecimal() else sys.maxsize
 
 
 def component_of(task: str) -> str:

@@ -9,6 +9,8 @@ Must not know: tasks, epochs that run, who makes the calls (`worker.loop.store_c
 
 from __future__ import annotations
 
+import secrets
+import shutil
 import socket
 from collections.abc import Mapping
 from functools import cached_property
@@ -132,6 +134,19 @@ class EpochFiles:
         paths = [f"{SNAPSHOTS}/{name}" for name in removable(sweep, names)]
         paths += [f"{TMP}/{name}" for name in leftovers(sweep, unfinished)]
         map_concurrently(self.files.delete, paths)
+
+    def delete_all(self) -> None:
+        """Delete the folder. On this machine it gets another name first, so that nothing sees half of it. Raises FilesError."""
+        if not self.is_local:
+            self.files.delete("")
+            return
+        folder = Path(self.folder)
+        aside = folder.with_name(f".{folder.name}-dropped-{secrets.token_hex(4)}")
+        try:
+            folder.rename(aside)
+            shutil.rmtree(aside)
+        except OSError as error:
+            raise translated(error, f"cannot delete {folder}: {error.strerror or error}") from error
 
 
 def record_path(number: int) -> str:

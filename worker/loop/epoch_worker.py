@@ -103,13 +103,13 @@ class EpochWorker(Worker):
             dict.fromkeys(plan.names.values(), plan.incarnation.restart),
             epoch_secs(plan.topology, plan.conf),
             int(plan.conf["topology.epoch.keep"]),
-            plan.topology_id,
+            plan.tenure,
+            None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
         coordinator.facts.rewind_wanted(self.lead_reason)
-        keeping = [spec.id for spec in plan.topology.spouts if spec.keeps_tasks]
         activity = self.epochs.activity.count
         self.lead = EpochLead(
-            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, keeping
+            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
         if not self.inline:  # in simulated time, the files' times say nothing
             time_of, now = self.environment.time_of, self.now
@@ -213,6 +213,7 @@ class EpochWorker(Worker):
             if self.lead is None:
                 self.begin_to_lead()
             assert self.lead is not None
+            self.lead.coordinator.on_trial = self.on_trial
             self.lead.step(now)
         if now >= self.telling.next_look:
             self.telling.log_waits(now)

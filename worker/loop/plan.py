@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from squall.packages.state_paths import StateStart
 from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
@@ -45,6 +46,10 @@ class WorkerPlan:
     version: int = 0
     #: Which submission of the topology this is.
     topology_id: str = ""
+    #: How often this submission got its name back, because the version after it was rolled back.
+    returns: int = 0
+    #: The epoch with which this submission begins; None: the last commit.
+    state_start: StateStart | None = None
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
 
@@ -52,6 +57,12 @@ class WorkerPlan:
     def has_epochs(self) -> bool:
         """Whether the topology's state is kept outside of its workers."""
         return self.conf[STATE_PATH] is not None
+
+    @property
+    def tenure(self) -> str:
+        """Which submission of the topology this is, and which of its times with the name: to the log of its state, one that
+        returns is a later one than the one that was rolled back."""
+        return f"{self.topology_id}+{self.returns}" if self.returns else self.topology_id
 
     @cached_property
     def names(self) -> dict[int, str]:

@@ -14,9 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topology_api import StateError, StatefulBolt
+from topology_api import StateError, StatefulBolt, Topology
 from topology_api.packing import dumps_by_value
-from worker.epochs.records import SnapshotFile
+from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
@@ -35,9 +35,9 @@ class Rescale:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The components whose number of tasks is another one now."""
+        """The components whose number of tasks is another one now. Those that are gone, or new, are not among them."""
         now = {component: len(tasks) for component, tasks in self.plan.tasks_of.items()}
-        return frozenset(name for name, count in self.before.items() if now.get(name) != count)
+        return frozenset(name for name, count in self.before.items() if now.get(name, count) != count)
 
     def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
@@ -73,7 +73,11 @@ class Rescale:
         """Put in what a spout task begins with: all positions, and the values of its own that wait for their commit."""
         made.finished = all(each.finished for each in snapshots)
         positions = [each.position for each in snapshots if each.position is not None]
-        made.state = {"ended": all(each.state["ended"] for each in snapshots), "positions": positions}
+        made.state = {
+            "ended": all(each.state["ended"] for each in snapshots),
+            "class": snapshots[0].state.get("class"),
+            "positions": positions,
+        }
         made.again = [kept for each in own for kept in each.again]
 
     def put_contents(
@@ -92,6 +96,7 @@ class Rescale:
         made.state = {
             "end_called": flags.pop(),
             "ended": all(each.state["ended"] for each in snapshots),
+            "key": snapshots[0].state.get("key", []),
             "states": share.states([each.state.get("states", {}) for each in snapshots]),
             "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
             "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
@@ -151,7 +156,10 @@ class Rescale:
         if reader not in self.changed or reader not in self.plan.tasks_of:
             return [(target, stream, packed)]
         count = len(self.plan.tasks_of[reader])
-        names = self.plan.topology.component(component).outputs[stream].fields
+        streams = self.plan.topology.component(component).outputs
+        if stream not in streams:
+            return [(target, stream, packed)]  # the task says so
+        names = streams[stream].fields
         groupings = [
             entry.grouping
             for entry in self.plan.topology.component(reader).inputs
@@ -232,16 +240,22 @@ class KeyShare:
         }
 
 
-def misfits(there: Iterable[str], here: Iterable[str], keeping: Iterable[str]) -> list[str]:
-    """Return what keeps the tasks of a commit from being those of a topology. `here`: the tasks of the topology; `keeping`: the
-    spouts whose number of tasks cannot change."""
-    before, now = count_tasks(there), count_tasks(here)
-    found = [f"component {name!r} is gone" for name in sorted(before.keys() - now.keys())]
-    found += [f"component {name!r} is new" for name in sorted(now.keys() - before.keys())]
+def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> list[str]:
+    """Return what keeps the tasks of a topology (`here`) from going on from a commit. Components may have gone, and their
+    snapshots are kept; new ones begin with nothing."""
+    before, now = count_tasks(newest.files), count_tasks(here)
+    found = [
+        f"spout {spec.id!r} has {now[spec.id]} tasks and had {before[spec.id]}, and has no merge_positions"
+        for spec in topology.spouts
+        if spec.keeps_tasks and spec.id in before and before[spec.id] != now[spec.id]
+    ]
+    ended = {name.partition("/")[0] for name in newest.finished}
     return found + [
-        f"spout {name!r} has {now[name]} tasks and had {before[name]}, and has no merge_positions"
-        for name in sorted(set(keeping) & before.keys() & now.keys())
-        if before[name] != now[name]
+        f"bolt {spec.id!r} is new and reads {entry.source!r}, whose input has ended"
+        for spec in topology.bolts
+        if spec.id not in before
+        for entry in spec.inputs
+        if entry.source in ended
     ]
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
-from topology_api.wording import listed
+from topology_api.state_types import declaration_misfit, declared_as, misfit_text
+from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, canonical, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
@@ -23,7 +24,8 @@ from worker.state.values import ValueHandle
 
 #: Turns a time of one clock into that of another.
 Clock = Callable[[float], float]
-#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`.
+#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`, and what it was
+#: declared as.
 Saved = dict[str, Any]
 
 
@@ -32,19 +34,28 @@ def save_states(states: Mapping[str, StateHandle], to_wall: Clock) -> dict[str, 
     return {name: _save(handle, to_wall) for name, handle in states.items()}
 
 
-def load_states(states: Mapping[str, StateHandle], saved: Mapping[str, Saved], from_wall: Clock) -> None:
-    """Fill states that hold nothing. Raises StateError for a saved state that the bolt does not declare, or declares as another
-    kind, and for values that do not fit its type.
+def load_states(
+    states: Mapping[str, StateHandle],
+    saved: Mapping[str, Saved],
+    from_wall: Clock,
+    topology: str = "TOPOLOGY",
+    component: str = "COMPONENT",
+) -> dict[str, Saved]:
+    """Fill states that hold nothing, and return saved states that the bolt does not declare: they are saved again, since
+    another version may declare them. Raises StateError for one that it declares as another kind or type, and for values that
+    do not fit.
     """
+    undeclared: dict[str, Saved] = {}
     for name, each in saved.items():
         handle = states.get(name)
         if handle is None:
-            if not each["values"]:
-                continue
-            raise StateError(
-                f"the snapshot has values of a state {name!r}, which the bolt does not declare (it declares: "
-                f"{listed(states)}): declare it, or start with another topology.state.path"
-            )
+            if each["values"]:
+                undeclared[name] = each
+            continue
+        was, now = each.get("declared"), _declared(handle)
+        if was is not None and each["values"] and (why := declaration_misfit(was, now)):
+            text = misfit_text(topology, component, name, was, now, why)
+            raise StateError(f"{handle.table.where}: {text}")
         if each["kind"] != _kind(handle):
             raise StateError(
                 f"{handle.table.where}: {handle.what()} is a {_kind(handle)} now, and was saved as a {each['kind']}: "
@@ -59,6 +70,7 @@ def load_states(states: Mapping[str, StateHandle], saved: Mapping[str, Saved], f
                 f"{handle.table.where}: the saved values of {handle.what()} do not fit its type: {error}: declare the type "
                 "that they were saved with (new fields need defaults), or start with another topology.state.path"
             ) from error
+    return undeclared
 
 
 def save_timers(timers: KeyTimers, to_wall: Clock) -> bytes:
@@ -81,6 +93,12 @@ def _kind(handle: StateHandle) -> str:
     if isinstance(handle, ValueHandle):
         return "ValueState" if handle.keyed else "BroadcastState"
     return "MapState" if isinstance(handle, MapHandle) else "ListState"
+
+
+def _declared(handle: StateHandle) -> dict[str, Any]:
+    codec: Codec = handle.codec  # type: ignore[attr-defined]
+    codecs = [handle.keys_codec, codec] if isinstance(handle, MapHandle) else [codec]
+    return declared_as(_kind(handle), [each.kind for each in codecs], codec.pickled)
 
 
 def _save(handle: StateHandle, to_wall: Clock) -> Saved:
@@ -114,8 +132,16 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
     boxed = BoxedKey in set(map(type, cells))
     keys = dumps_by_value([original(key) for key in cells] if boxed else list(cells), 5) if cells else b""
     values = values if fast is None else fast
-    ttl = None if expiry is None else expiry.ttl  # for people who read the snapshot
-    return {"kind": _kind(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
+    ttl = None if expiry is None else expiry.ttl
+    # The `ttl`, and what is declared, are for other versions of the bolt, and for people who read the snapshot.
+    return {
+        "kind": _kind(handle),
+        "keys": keys,
+        "values": values,
+        "times": times,
+        "ttl": ttl,
+        "declared": _declared(handle),
+    }
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Final
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
+from topology_api.state_types import keeps_of
 from topology_api.tuples import SETTLED, UNTRACKED, Source, Tuple
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
@@ -27,15 +28,12 @@ from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
 from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
-from worker.state.saved import Clock, load_states, load_timers, save_states, save_timers
+from worker.state.saved import Clock, Saved, load_states, load_timers, save_states, save_timers
 from worker.state.timers import Due, KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
+from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_key, check_parked
 from worker.tasks.stateful_bolt import StatefulBoltTask
-
-#: What helps where a snapshot does not fit the topology.
-ANOTHER_PATH: Final = "submit the topology as it was, or set another topology.state.path"
-
 
 #: What is the component and the stream of a timer that is a dead letter, and the names of its values.
 TIMER: Final = ""
@@ -135,6 +133,11 @@ def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], n
                 f"{ANOTHER_PATH}"
             )
         for row in pickle.loads(packed[0]):
+            if len(row) != len(box.source.fields):
+                raise StateError(
+                    f"{emitter.where()} has tuples on stream {stream!r} for task {target}, and the stream has other fields now "
+                    f"({', '.join(box.source.fields)}): {ANOTHER_PATH}"
+                )
             emitter.put(box, row, [])
 
 
@@ -159,6 +162,7 @@ class EpochBoltTask(StatefulBoltTask):
     trying: Parked | None
     #: (key, name) of a timer whose call raised -> how many failures count against it, and how many calls had succeeded before.
     timer_failures: dict[tuple[Any, str], tuple[int, int]]
+    undeclared: dict[str, Saved]
     #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
     keys: int | None
 
@@ -169,6 +173,8 @@ class EpochBoltTask(StatefulBoltTask):
         self.reached = []
         self.trying = None
         self.timer_failures = {}
+        #: What a commit has of states that this version does not declare: another version may declare them.
+        self.undeclared = {}
         self.keys = count_keys(self.states)
 
     # Markers.
@@ -276,7 +282,8 @@ class EpochBoltTask(StatefulBoltTask):
         return {
             "end_called": self.end_called,
             "ended": self.ended,
-            "states": save_states(self.states, to_wall),
+            "key": keeps_of(self.instance).get("key", []),
+            "states": {**self.undeclared, **save_states(self.states, to_wall)},
             "timers": save_timers(self.timers, to_wall),
             "retried": dumps_by_value(retried, 5) if retried else b"",
         }
@@ -294,20 +301,23 @@ class EpochBoltTask(StatefulBoltTask):
         """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
         setup, saved = self.epochs, snapshot.state
         names = {name: task for task, name in setup.names.items()}
-        for name in snapshot.ended:
-            self.inputs.ended(names[name])
+        ended = {
+            names[name] for name in snapshot.ended if name in names
+        }  # another version may have had other inputs
+        for source in ended:
+            self.inputs.ended(source)
         self.end_called, self.ended = saved["end_called"], saved["ended"]
+        check_inputs(self, ended)
         fill_outboxes(self.emitter, snapshot.outboxes, setup.names)
-        for item, _, _ in snapshot.parked:
-            component, _, stream, _ = item
-            if (component, stream) not in self.fields_of:
-                raise StateError(
-                    f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
-                    f"next try, and does not read this stream any more: {ANOTHER_PATH}"
-                )
+        check_parked(self, snapshot)
         kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
         self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
-        load_states(self.states, saved.get("states", {}), setup.from_wall)
+        context = self.context
+        states = saved.get("states", {})
+        check_key(self, saved.get("key", []), bool(saved.get("timers")))
+        self.undeclared = load_states(
+            self.states, states, setup.from_wall, context.topology, context.component
+        )
         self.keys = count_keys(self.states)
         load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
         for row in pickle.loads(saved["retried"]) if saved.get("retried") else ():
