@@ -26,7 +26,7 @@ def test_path_and_epoch_are_found(text: str, path: str, epoch: int | None) -> No
     assert StateStart.parse(str(start)) == start
 
 
-@pytest.mark.parametrize("text", ["", "@", "a/b", "hdfs://host/a@3", "@0"])
+@pytest.mark.parametrize("text", ["", "@", "a/b", "ftp://host/a@3", "@0"])
 def test_what_says_nothing_is_refused(text: str) -> None:
     with pytest.raises(BadStart):
         StateStart.parse(text)
