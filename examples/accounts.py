@@ -8,7 +8,10 @@ rows of an epoch in one transaction, after all three were committed together. So
 it again: it goes on, and the database has each entry once, with the balance after it. With `--workers 3`, on a cluster,
 kill any worker: the others go back to the last commit, too.
 
-The file, of 2,000 transfers, and the table are made if they are not there. It needs `squall[sql]`.
+With a fourth argument, a Spark sink writes the same entries to a table at this path, once too: each epoch becomes a batch.
+
+The file, of 2,000 transfers, and the tables are made if they are not there. It needs `squall[sql]`; for the fourth argument
+also `squall[spark]` and Java.
 """
 
 import random
@@ -76,7 +79,7 @@ class Entries(SqlSink):
         super().prepare(context)
 
 
-def topology(transfers="transfers.txt", database="accounts.sqlite", state="state"):
+def topology(transfers="transfers.txt", database="accounts.sqlite", state="state", table=None):
     transfers, database, state = (Path(path).resolve() for path in (transfers, database, state))
     builder = TopologyBuilder(
         "accounts", conf={"topology.state.path": f"file://{state}", "topology.require": "exactly-once"}
@@ -85,4 +88,10 @@ def topology(transfers="transfers.txt", database="accounts.sqlite", state="state
     builder.set_bolt("split", Split(), parallelism=2).shuffle_grouping("transfers")
     builder.set_bolt("book", Book(), parallelism=2).fields_grouping("split", "account")
     builder.set_bolt("entries", Entries(database)).fields_grouping("book", "account")
+    if table is not None:
+        from squall_io.spark import SparkSink
+
+        schema = "account string, transfer string, amount bigint, balance bigint"
+        sink = SparkSink(str(Path(table).resolve()), schema, batch_interval=2)
+        builder.set_bolt("table", sink).fields_grouping("book", "account")
     return builder.build()

@@ -132,17 +132,20 @@ class LocalCluster:
         *,
         name: str | None = None,
         active: bool = True,
+        state: str = "",
     ) -> None:
         """Run a topology. `conf` overrides the topology's own configuration (if `conf` is Overrides, also the configuration of
-        components); `name` overrides the topology's name. active=False: nothing is opened before `activate`. Raises NameTaken,
-        InvalidConfig, InvalidTopology."""
+        components); `name` overrides the topology's name. active=False: nothing is opened before `activate`. state: the epoch
+        of a kept state with which the topology begins, such as "@17", "/folder/name" or "/folder/name@17" (default: the last
+        commit at its `topology.state.path`). Raises NameTaken, InvalidConfig, InvalidTopology."""
         if not isinstance(topology, Topology):
             raise SquallError(
                 f"submit() takes a Topology, as TopologyBuilder.build() returns it, not {type(topology).__name__}"
             )
         named = topology if name is None else topology.renamed(name)
         whole, components = merged(named, self._site, self._environment, overrides_of(conf), local=True)
-        self._driver.command(lambda: self._engine.nimbus.submit(Submission(named, whole, components, active)))
+        submission = Submission(named, whole, components, active, state_start=state)
+        self._driver.command(lambda: self._engine.nimbus.submit(submission))
 
     def kill(self, name: str, wait_secs: float | None = None) -> None:
         """End a topology. Its spouts stop, and pending tuples may be processed for `wait_secs` (default: the message timeout);

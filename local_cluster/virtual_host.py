@@ -23,7 +23,7 @@ from squall.transport.carriers.loopback import Loopback
 from squall.transport.in_flight import GONE, SentBatch
 from squall.transport.wire import Streams
 from squall.values import Incarnation
-from squall.worker_files import ON_TRIAL, Orders, WorkerHeartbeat, user_conf
+from squall.worker_files import ON_TRIAL, RETURNS, Orders, WorkerHeartbeat, state_start, user_conf
 from supervisor.artifacts import Provision
 from supervisor.exits import Exit
 from supervisor.plan import Key
@@ -345,4 +345,6 @@ class VirtualContainer:
             incarnation=orders.incarnation,
             version=orders.version,
             topology_id=self.topology_id,
+            returns=int(orders.conf.get(RETURNS, 0)),
+            state_start=state_start(orders),
         )

@@ -16,8 +16,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from squall.stores.opening import default_webhdfs
+from squall.stores.paths import InvalidPath, check_path, scheme_of
 from topology_api import storm_options
-from topology_api.epoch_rules import epoch_problems
+from topology_api.epoch_rules import STATE_PATH, epoch_problems
 from topology_api.errors import InvalidConfig
 from topology_api.guarantees import requirement_problems
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
@@ -220,9 +222,26 @@ def merged(
         for component in topology.components
     }
     whole = json_copy({**ground, **overrides.topology})
-    if judged and (found := [*epoch_problems(topology, whole), *requirement_problems(topology, whole)]):
+    found = place_problems(whole)
+    if judged:
+        found += [*epoch_problems(topology, whole), *requirement_problems(topology, whole)]
+    if found:
         raise InvalidConfig(found, f"topology {topology.name!r}")
     return whole, of_components
+
+
+def place_problems(conf: Mapping[str, object]) -> list[str]:
+    """Return why there cannot be a store at `topology.state.path`; nothing is asked."""
+    path = conf[STATE_PATH]
+    if not isinstance(path, str):
+        return []
+    try:
+        place = check_path(path)
+    except InvalidPath as error:
+        return [f"{STATE_PATH}: {error}"]
+    if scheme_of(place) == "hdfs" and not (conf["topology.state.webhdfs"] or default_webhdfs(place)):
+        return [f"{STATE_PATH} {place!r} names no host: set topology.state.webhdfs, too"]
+    return []
 
 
 def _problems(

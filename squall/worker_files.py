@@ -44,6 +44,7 @@ from squall import atomic_files, guarded_files, spare_files
 from squall.cluster.records import JSON, Placement
 from squall.exact_structs import S, build_type_info, read_exactly
 from squall.guarded_files import DamagedFile, read_guarded
+from squall.packages.state_paths import StateStart
 from squall.reports.stacks import WorkerStacks
 from squall.running_calls import CallAtDeath
 from squall.values import Address, Incarnation, Keys, TaskRow
@@ -112,6 +113,11 @@ _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 ON_TRIAL: Final = "squall.on.trial"
 #: In the orders to stop at a rollback: the version (id) that gets the pending trees of the worker's spouts.
 HEIR: Final = "squall.heir"
+#: In a worker's configuration: how often its version got its name back from one that was rolled back; absent: never.
+RETURNS: Final = "squall.returns"
+#: In a worker's configuration: the epoch with which its submission begins, as `StateStart` writes it; absent: the last commit.
+STATE_START: Final = "squall.state.start"
+_ABOUT_VERSION: Final = frozenset((ON_TRIAL, HEIR, RETURNS, STATE_START))
 
 
 class BadFile(SquallError):
@@ -158,7 +164,13 @@ class Orders(Struct, frozen=True, forbid_unknown_fields=True):
 
 def user_conf(orders: Orders) -> dict[str, Any]:
     """Return the configuration in a worker's orders, as users may see it."""
-    return {name: value for name, value in orders.conf.items() if name not in (ON_TRIAL, HEIR)}
+    return {name: value for name, value in orders.conf.items() if name not in _ABOUT_VERSION}
+
+
+def state_start(orders: Orders) -> StateStart | None:
+    """Return the epoch with which the submission of a worker begins; None: the last commit."""
+    text = orders.conf.get(STATE_START)
+    return StateStart.parse(text) if isinstance(text, str) else None
 
 
 class WorkerHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from squall.cluster.records import Placement
+from squall.cluster.records import Placement, TopologyRecord
 from squall.values import Address, Incarnation, TopologyState
-from squall.worker_files import HEIR, ON_TRIAL, Orders
+from squall.worker_files import HEIR, ON_TRIAL, RETURNS, STATE_START, Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
@@ -64,10 +64,7 @@ def orders_for(
         addresses=_addresses(view, placements, own.worker),
         tasks=record.tasks,
         finished=record.finished,
-        conf=cast(
-            "Mapping[str, Any]",
-            record.conf if record.replaces is None else {**record.conf, ON_TRIAL: record.replaces},
-        ),
+        conf=cast("Mapping[str, Any]", {**record.conf, **_about_version(record)}),
         component_confs=cast("Mapping[str, Mapping[str, Any]]", record.component_confs),
         bundle=own.bundle,
         bind=host.bind,
@@ -76,6 +73,18 @@ def orders_for(
         lease_secs=host.lease_secs,
         seed=own.seed,
     )
+
+
+def _about_version(record: TopologyRecord) -> dict[str, object]:
+    """Return what a worker has to know of its version, besides its configuration."""
+    found: dict[str, object] = {}
+    if record.replaces is not None:
+        found[ON_TRIAL] = record.replaces
+    if record.state_start:
+        found[STATE_START] = record.state_start
+    if record.returns:
+        found[RETURNS] = record.returns
+    return found
 
 
 def orders_to_stop(orders: Orders, views: Mapping[str, TopologyView]) -> Orders:

@@ -14,7 +14,7 @@ def chained_snapshots(longest: int = 4) -> Iterator[None]:
     """A snapshot is whole only when a chain has `longest` files; a slice is one part, of two cells."""
     from worker.epochs.snapshot_chain import SnapshotChain
     from worker.state import saving
-    from worker.tasks import epoch_bolt
+    from worker.tasks import snapshot_slices
 
     def wants_whole(self: Any, touched: int) -> bool:
         return not self.links or len(self.links) >= longest
@@ -22,8 +22,8 @@ def chained_snapshots(longest: int = 4) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SnapshotChain, "wants_whole", wants_whole)
         patch.setattr(saving, "MOST_CELLS", 2)
-        patch.setattr(epoch_bolt, "SLICE_SECS", 0.0)
-        patch.setattr(epoch_bolt, "SLICE_SHARE", 0.0)
+        patch.setattr(snapshot_slices, "SLICE_SECS", 0.0)
+        patch.setattr(snapshot_slices, "SLICE_SHARE", 0.0)
         yield
 
 

@@ -27,6 +27,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_cli/test_cluster_dev.py": "starts and ends `squall dev` with its workers several times",
     "tests/squall_cli/test_cluster_hosts.py": "drains a host under load, then fails over to a standby Nimbus",
     "tests/squall_cli/test_submit_to_a_cluster.py": "two versions are on trial for ten seconds each",
+    "tests/squall_cli/test_versions_with_state.py": "two versions with state are on trial for ten seconds each",
     "tests/squall_cli/test_sick_bolts.py": "a call hangs until it is reported after five seconds, in a cluster",
     "tests/squall_cli/test_stack_command.py": "calls hang until they are reported after five seconds, in a cluster",
     "tests/worker/test_outages_over_links.py": "a task is down for minutes of simulated time",

@@ -21,6 +21,7 @@ from topology_api.options import json_copy
 from topology_api.packing import pack
 from topology_api.rewindable import keeps_tasks
 from topology_api.state_rules import input_problems
+from topology_api.state_types import keeps_of
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 from topology_api.validation import problems_of_topology
@@ -109,9 +110,18 @@ class _Build:
             else:
                 inputs.append(subscription)
         component = declaration.component
-        keeps = isinstance(component, Spout) and keeps_tasks(component)
+        keeps_number = isinstance(component, Spout) and keeps_tasks(component)
+        # A component with a problem may declare what no shape can be made of.
+        keeps = {} if self.problems else keeps_of(component)
         return topology.ComponentSpec(
-            declaration.id, declaration.kind, declaration.parallelism, conf, outputs, tuple(inputs), keeps
+            declaration.id,
+            declaration.kind,
+            declaration.parallelism,
+            conf,
+            outputs,
+            tuple(inputs),
+            keeps_number,
+            keeps,
         )
 
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, topology.StreamSpec]:

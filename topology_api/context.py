@@ -164,7 +164,8 @@ class Context:
         """Whether the worker has ended while a call of this threaded bolt still runs.
 
         The call's tuples have already failed, with the reason "stopped", and are emitted again. A call that waits for an
-        external system should return without further effects.
+        external system should return without further effects. With `topology.state.path` this is also true when all tasks
+        return to the last commit: what the call does is void, except that a sink shows what is committed.
         """
         return self._stopped()
 

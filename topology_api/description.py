@@ -48,6 +48,7 @@ def describe(topology: Topology) -> dict[str, Any]:
                     }
                     for subscription in component.inputs
                 ],
+                **({"keeps": json_copy(component.keeps)} if component.keeps else {}),
             }
             for component in topology.components
         ],
@@ -96,6 +97,8 @@ class _Reader:
             },
             inputs=tuple(self.input(item, f"{place}inputs[{at}].") for at, item in enumerate(inputs)),
             keeps_tasks=self.flag(raw, "keeps_tasks", place),
+            # A topology that an earlier release has described says nothing of what it keeps.
+            keeps=self.get(raw, "keeps", dict, place) if isinstance(raw, Mapping) and "keeps" in raw else {},
         )
 
     def stream(self, raw: object, place: str) -> StreamSpec:

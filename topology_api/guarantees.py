@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt
-from topology_api.epoch_rules import ACKING, CYCLE, STATE_PATH, bolt_problem, epoch_problems
+from topology_api.epoch_rules import ACKING, STATE_PATH, bolt_problem, epoch_problems
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, Topology
@@ -127,7 +127,7 @@ class _Judge:
         level: Level = "at-least-once" if obstacles else EXACTLY_ONCE
         if not self.tracked:
             level = "at-most-once"
-        conditions = tuple(self.conditions(spout, bolts, sink)) if level == "at-least-once" else ()
+        conditions = tuple(self.conditions(spout, bolts, sink)) if level != "at-most-once" else ()
         states = tuple(
             self.state(spout, bolt) for bolt in bolts if isinstance(self.components[bolt], StatefulBolt)
         )
@@ -141,14 +141,10 @@ class _Judge:
             yield Obstacle(ACKING, None, why, "set it to true", refused=True)
         if not self.with_path:
             why = "is not set, so tuples that are emitted again are processed and written again"
-            yield Obstacle(STATE_PATH, None, why, "give a folder as file:///path")
+            yield Obstacle(STATE_PATH, None, why, "give a folder as file:///path or hdfs://host:port/path")
         if not self.rewinds(spout):
             why = "cannot rewind, so what it emitted since the last commit is lost, or comes again, when its worker ends"
             yield Obstacle(f"spout {spout!r}", spout, why, "derive from RewindableSpout")
-        for members in self.topology.cycles:
-            if not set(members).isdisjoint(bolts):
-                subject = f"the components {', '.join(sorted(members))}"
-                yield Obstacle(subject, min(members), CYCLE, "take one of their groupings out", refused=True)
         for bolt in bolts:
             component = self.components[bolt]
             if bolt == sink and not isinstance(component, CommittingSink):
@@ -161,10 +157,13 @@ class _Judge:
         return isinstance(self.components[spout], RewindableSpout)
 
     def conditions(self, spout: str, bolts: Sequence[str], sink: str) -> Iterator[str]:
-        """Yield what must be true for "at least once", and only the user can know."""
+        """Yield what must be true for the level of a pair, and only the user can know."""
         if self.with_path:
             if not self.rewinds(spout):
                 yield f"the source of {spout!r} delivers again what was not acked"
+            for bolt in bolts:
+                if not self.components[bolt].auto_ack:
+                    yield f"{bolt!r} emits what comes of a tuple in the call that acks it: what it holds is executed again"
             return
         yield f"{spout!r} emits with a message id: all else is delivered at most once"
         if self.components[spout].replay is None:

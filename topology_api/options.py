@@ -14,6 +14,7 @@ from functools import partial
 from typing import Literal
 
 from topology_api import storm_options
+from topology_api.state_places import path_problem, webhdfs_problem
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
 
@@ -59,12 +60,6 @@ class Option:
     scope: Scope
     text: str
     problem: Check
-
-
-def _folder_url(value: object) -> str | None:
-    if isinstance(value, str) and value.startswith("file:///") and len(value) > len("file:///"):
-        return None
-    return f"is {shown(value)}: give a folder as file:///path"
 
 
 def _seconds(*, above: bool = True) -> Check:
@@ -203,10 +198,16 @@ _TABLE = (
     ),
     Option(
         "topology.state.path", (str, type(None)), None, "", "topology",
-        "Where the state of the topology is kept: file:///folder, which its worker must find on every host it may run on. A "
-        "topology that starts again with this path goes on from its last commit. Null: state is in memory, and ends with its "
-        "worker.",
-        _or_null(_folder_url, "memory"),
+        "Where the state of the topology is kept: file:///folder, which all hosts of its workers must share, or "
+        "hdfs://host:port/folder, through WebHDFS. A topology that starts again with this path goes on from its last commit. "
+        "Null: state is in memory, and ends with its worker.",
+        _or_null(path_problem, "memory"),
+    ),
+    Option(
+        "topology.state.webhdfs", (str, type(None)), None, "", "topology",
+        "Where the NameNode of an hdfs:// topology.state.path serves WebHDFS (dfs.namenode.http-address): HOST:PORT, "
+        "http://HOST:PORT or https://HOST:PORT; of several NameNodes all, with commas. Null: on the path's host, port 9870.",
+        _or_null(webhdfs_problem, "the path's host"),
     ),
     Option(
         "topology.require", (str, type(None)), None, "", "topology",
@@ -215,10 +216,10 @@ _TABLE = (
         _or_null(_one_of("exactly-once"), "nothing"),
     ),
     Option(
-        "topology.epoch.secs", (int, float), 1.0, "seconds", "topology",
+        "topology.epoch.secs", (int, float, type(None)), None, "seconds", "topology",
         "How often the state at topology.state.path is committed. What happened since the last commit is done again after a "
-        "failure.",
-        _seconds(),
+        "failure. Null: 1 second, or, if there are staged sinks, the longest of their batch_interval.",
+        _or_null(_seconds(), "the interval of the sinks"),
     ),
     Option(
         "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",

@@ -65,15 +65,18 @@ class ComponentSpec:
     inputs: tuple[Subscription, ...] = ()
     #: Whether the number of tasks cannot change in a topology with a state path: a spout's positions cannot be merged.
     keeps_tasks: bool = False
+    #: What it keeps over its versions (`topology_api.state_types.keeps_of`), as JSON values.
+    keeps: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", _read_only(self.conf))
         object.__setattr__(self, "outputs", _read_only(self.outputs))
+        object.__setattr__(self, "keeps", _read_only(self.keeps))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views cannot be pickled; the dicts behind them can.
         values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
-        return ComponentSpec, (*values, self.keeps_tasks)
+        return ComponentSpec, (*values, self.keeps_tasks, dict(self.keeps))
 
 
 @dataclass(frozen=True, repr=False)

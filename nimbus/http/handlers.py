@@ -265,7 +265,7 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
     # The cloudpickle of an earlier version is not known.
     versions = own if not version.python else {**own, "python": version.python}
     submission = replace(
-        repetition(version, bundled),
+        repetition(version, bundled, asked.state),
         key=asked.submission,
         versions=versions,
         wait_secs=asked.wait_secs,

@@ -33,6 +33,7 @@ from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry, name_of
+from topology_api.epoch_rules import STATE_PATH
 
 _log = logging.getLogger(__name__)
 
@@ -151,7 +152,8 @@ class TopologySteps:
                 _log.warning("%s: its counters cannot be judged: %s", view.record.name, error)
                 return Evidence()
             self._components[id] = components_of(description)
-        return self.counters.evidence(id, self._components[id], living)
+        found = self.counters.evidence(id, self._components[id], living)
+        return found.of_calls if view.record.conf.get(STATE_PATH) is not None else found
 
     def _forget_gone(self, view: LifecycleView) -> bool:
         """Forget the withdrawn workers that are gone, and their reports; return whether any were gone."""

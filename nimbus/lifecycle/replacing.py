@@ -342,7 +342,7 @@ class Replacements:
         event = Event(
             "rolled_back", version=record.id, successor=before.id, error=str(record.error), count=left
         )
-        back = replace(self._restored(before, event), ended_by=record.ended_by)
+        back = replace(self._restored(before, event), ended_by=record.ended_by, returns=before.returns + 1)
         self.registry.topologies.update(record, back)
         _log.warning("%s: %s", record.name, sentence(event))
         self.registry.replaced.drop(record.name)

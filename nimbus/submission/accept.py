@@ -20,14 +20,14 @@ from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
+from nimbus.submission.keeping import check_start, has_state, problems_of_takeover
 from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.submission import Submission
-from squall.cluster.blobs import put_bundle
+from squall.cluster.blobs import get_description, put_bundle
 from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import SetOptions, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
-from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import typed
@@ -66,16 +66,25 @@ class Intake:
         """Return (the topology that has the name, the record of the submission, without an id). Writes nothing, and raises what
         `accept` raises."""
         _check(submission)
+        check_start(submission)
         name = submission.topology.name
         there = readable_record(self.registry, name)
         if there is not None:
             if not submission.replace:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self.replacements.check(there)
-            _check_no_state(there, submission)
-        record = _record(_with_kept(submission, there), "", time)
+            submission = _with_kept(submission, there)
+            self.check_state(there, submission)
+        record = _record(submission, "", time)
         _check_size(record)
         return there, record
+
+    def check_state(self, there: TopologyRecord, submission: Submission) -> None:
+        """Raise `InvalidConfig` if a submission cannot go on from the state of the topology that it replaces."""
+        if has_state(there) and not submission.state_start:
+            description = get_description(self.registry.store, there.id)
+            if problems := [*problems_of_takeover(there, description, submission)]:
+                raise InvalidConfig(problems, f"topology {there.name!r}")
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
         """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
@@ -119,16 +128,6 @@ def _check(submission: Submission) -> None:
     check_wait(submission.wait_secs)
 
 
-def _check_no_state(there: TopologyRecord, submission: Submission) -> None:
-    """Raise `InvalidConfig` for a replacement of, or by, a topology whose state is at a path: two versions cannot share it."""
-    if there.conf.get(STATE_PATH) is not None or submission.conf.get(STATE_PATH) is not None:
-        problem = (
-            f"{STATE_PATH} is set, and such a topology cannot be replaced in this release: kill it, then submit again. It goes "
-            "on from its last commit"
-        )
-        raise InvalidConfig([problem], f"topology {submission.topology.name!r}")
-
-
 def check_wait(wait_secs: object) -> None:
     """Raise `InvalidConfig` for a wait that is not a number of seconds; None is allowed."""
     problem = None if wait_secs is None else number_problem(wait_secs, 0, MAX_SECONDS, "seconds")
@@ -166,6 +165,7 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         set_options=None if submission.options == SetOptions() else submission.options,
         by=submission.by,
         repeats=submission.repeats,
+        state_start=submission.state_start,
     )
 
 

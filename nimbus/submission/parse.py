@@ -95,7 +95,7 @@ def read_submission(body: object) -> Submission:
     versions = {"python": request.python, "cloudpickle": request.cloudpickle, "squall": request.squall}
     return Submission(
         topology, conf, component_confs, request.active, request.submission, request.files, versions, request.replace,
-        request.wait_secs, request.options, request.reset_options,
+        request.wait_secs, request.options, request.reset_options, state_start=request.state,
     )  # fmt: skip
 
 

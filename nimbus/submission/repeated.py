@@ -45,8 +45,8 @@ def chosen(present: TopologyRecord, earlier: Sequence[VersionRecord], wanted: st
     )
 
 
-def repetition(version: VersionRecord, topology: Topology) -> Submission:
-    """Return the submission that repeats a version; `topology` is in its bundle."""
+def repetition(version: VersionRecord, topology: Topology, state_start: str = "") -> Submission:
+    """Return the submission that repeats a version; `topology` is in its bundle. `state_start`: see `Submission`."""
     usual = defaults()
     return Submission(
         topology,
@@ -58,6 +58,7 @@ def repetition(version: VersionRecord, topology: Topology) -> Submission:
         options=version.set_options or SetOptions(),
         reset_options=True,
         repeats=version.id,
+        state_start=state_start,
     )
 
 

@@ -23,7 +23,8 @@ class Submission:
     seconds that drain may take (None: the message timeout of the other topology). options: what `-o` has set, which `conf`
     contains; the next version keeps it. reset_options: with `replace`, what was set for the other topology is forgotten.
     by: the credentials and the address of the submitter, as far as they are known. repeats: for a rollback, the id of the
-    version that is submitted again.
+    version that is submitted again. state_start: the epoch with which the topology begins, as `StateStart` writes it; "": with
+    the last commit.
     """
 
     topology: Topology
@@ -39,6 +40,7 @@ class Submission:
     reset_options: bool = False
     by: str = ""
     repeats: str = ""
+    state_start: str = ""
 
     @property
     def python(self) -> str:

@@ -54,6 +54,13 @@ class SubmitRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     wait_secs: Annotated[
         Seconds | None, Meta(description="With `replace`: how long the old topology may drain.")
     ] = None
+    state: Annotated[
+        str,
+        Meta(
+            description="The epoch of a kept state with which the topology begins: `/path`, `/path@17`, or `@17` of its own"
+            " state. Default: the last commit."
+        ),
+    ] = ""
     options: Annotated[
         SetOptions,
         Meta(
@@ -106,6 +113,12 @@ class RollbackRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         Meta(description="Its id, or the number in its id. Default: the version that was replaced last."),
     ] = None
     wait_secs: _Wait = None
+    state: Annotated[
+        str,
+        Meta(
+            description="The epoch of a kept state with which it begins, as for a submission. Default: the last commit."
+        ),
+    ] = ""
 
 
 class ErrorsQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -140,6 +140,10 @@ class TopologyRecord(Struct, frozen=True):
     repeats: str = ""
     #: The key of the request by which an operator ended the trial of this version, or of the version after it.
     ended_by: str = ""
+    #: How often it got its name back, because the version after it was rolled back.
+    returns: int = 0
+    #: The epoch with which it begins (`squall.packages.state_paths`); "": with the last commit.
+    state_start: str = ""
 
 
 class Placement(Struct, frozen=True):

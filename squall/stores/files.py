@@ -31,8 +31,16 @@ class FilesUnavailable(FilesError):
     """
 
 
+class NotServed(FilesUnavailable):
+    """The server that was asked does not serve: none runs there, or it is a standby. Nothing was done."""
+
+
 class FilesRefused(FilesError):
     """The call keeps failing until someone changes something: no permission, unknown host, a file where a folder must be."""
+
+
+class FilesFull(FilesRefused):
+    """A quota is used up: the call fails until someone deletes files or raises the quota. Nothing was done."""
 
 
 class AbsentFile(FilesError):

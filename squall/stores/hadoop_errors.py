@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable, FileTaken
+from squall.stores.files import (
+    AbsentFile,
+    FilesError,
+    FilesFull,
+    FilesRefused,
+    FilesUnavailable,
+    FileTaken,
+    NotServed,
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,7 @@ _PERMISSION: Final = (
     "give the worker's user (HADOOP_USER_NAME) permission on this folder, or choose another path"
 )
 _NO_HOST: Final = "is the host's name right?"
-_QUOTA: Final = "the quota of a folder above is used up"
+_QUOTA: Final = "the quota of a folder above is used up: delete files there, or raise it (hdfs dfsadmin)"
 _FILE_ABOVE: Final = "a file lies where a folder must be; give another path"
 _NAME: Final = "give another path"
 _LOCALE: Final = (
@@ -45,7 +53,7 @@ _SLOW: Final = "the server has not answered in time"
 _SIGN_IN: Final = "this cluster wants a sign-in that the worker has not made"
 _SCHEME: Final = "is the scheme right, and are the jars of its file system in Spark's class path?"
 _SAFE_MODE: Final = "HDFS takes no changes while its NameNode is in safe mode (hdfs dfsadmin -safemode get)"
-_STANDBY: Final = "this NameNode is not the active one: give the name of the service instead of a host"
+_STANDBY: Final = "this NameNode is not the active one: give the service's name, or all WebHDFS addresses"
 
 #: For each class: its meaning, and advice.
 _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
@@ -66,24 +74,24 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
         "is the server's certificate for this name, and signed by an authority that this machine trusts?",
     ),
     "org.apache.hadoop.hdfs.protocol.FSLimitException": (FilesRefused, _NAME),
-    "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesRefused, _QUOTA),
+    "org.apache.hadoop.hdfs.protocol.QuotaExceededException": (FilesFull, _QUOTA),
     # WebHDFS names only an exception's own class, so subclasses of the two classes above are listed too.
-    "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesRefused, _QUOTA),
-    "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesRefused, _QUOTA),
+    "org.apache.hadoop.hdfs.protocol.NSQuotaExceededException": (FilesFull, _QUOTA),
+    "org.apache.hadoop.hdfs.protocol.DSQuotaExceededException": (FilesFull, _QUOTA),
     "org.apache.hadoop.hdfs.protocol.FSLimitException$PathComponentTooLongException": (FilesRefused, _NAME),
     "org.apache.hadoop.fs.ParentNotDirectoryException": (FilesRefused, _FILE_ABOVE),
     "org.apache.hadoop.fs.PathIsNotDirectoryException": (FilesRefused, _FILE_ABOVE),
     "org.apache.hadoop.fs.InvalidPathException": (FilesRefused, _NAME),
     "org.apache.hadoop.fs.viewfs.NotInMountpointException": (FilesRefused, _NAME),
     "org.apache.hadoop.fs.UnsupportedFileSystemException": (FilesRefused, _SCHEME),
-    "java.net.ConnectException": (FilesUnavailable, _UP),
-    "java.net.NoRouteToHostException": (FilesUnavailable, _UP),
+    "java.net.ConnectException": (NotServed, _UP),
+    "java.net.NoRouteToHostException": (NotServed, _UP),
     "java.net.SocketTimeoutException": (FilesUnavailable, _SLOW),
     "org.apache.hadoop.net.ConnectTimeoutException": (FilesUnavailable, _UP),
     "java.io.EOFException": (FilesUnavailable, "the connection has ended in the middle of a message"),
     "org.apache.hadoop.hdfs.server.namenode.SafeModeException": (FilesUnavailable, _SAFE_MODE),
     "org.apache.hadoop.ipc.RetriableException": (FilesUnavailable, ""),
-    "org.apache.hadoop.ipc.StandbyException": (FilesUnavailable, _STANDBY),
+    "org.apache.hadoop.ipc.StandbyException": (NotServed, _STANDBY),
 }
 
 #: Unspecific classes, which decide only if no cause has a specific class.

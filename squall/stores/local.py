@@ -24,7 +24,15 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, OpenStore
+from squall.stores.files import (
+    AbsentFile,
+    FilesError,
+    FilesFull,
+    FilesRefused,
+    FileStatus,
+    FilesUnavailable,
+    OpenStore,
+)
 from squall.stores.paths import TMP, check_below, check_path, folder_of
 
 #: Errors that remain until someone changes something, and what to change. All other errors may be temporary.
@@ -37,13 +45,14 @@ _REFUSED: Final = {
     errno.EEXIST: "a file lies where a folder must be; give another path",
     errno.ENAMETOOLONG: "give a shorter path",
     errno.ELOOP: "its symbolic links lead in a circle",
-    errno.EDQUOT: "the user's quota on this file system is used up",
     errno.EINVAL: "the file system does not take this name; give another path",
     errno.EXDEV: "all files of a table must be on the same file system",
     errno.EMLINK: "the file system has no hard links, which a commit needs; give a path on a different file system",
     errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on a different file system",
     errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on a different file system",
 }
+_QUOTA: Final = "the user's quota on this file system is used up: delete files there, or raise it"
+_FULL: Final = "delete files on this file system"
 _T = TypeVar("_T")
 _SLICE: Final = 1 << 20
 #: How many times a call is tried in a folder that other processes delete at the same time.
@@ -219,7 +228,9 @@ def translated(error: OSError, what: str) -> FilesError:
         return AbsentFile(what)
     if error.errno in _REFUSED:
         return FilesRefused(f"{what}; {_REFUSED[error.errno]}")
-    return FilesUnavailable(what)
+    if error.errno == errno.EDQUOT:
+        return FilesFull(f"{what}; {_QUOTA}")
+    return FilesUnavailable(f"{what}; {_FULL}" if error.errno == errno.ENOSPC else what)
 
 
 def _write(name: str, data: bytes) -> None:

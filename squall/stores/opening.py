@@ -5,9 +5,14 @@ Must not know: Spark, Java, what files hold.
 
 from __future__ import annotations
 
+from typing import Final
+
 from squall.stores.files import FilesRefused, OpenStore
 from squall.stores.local import LocalFiles
-from squall.stores.paths import LOCAL, check_path, scheme_of
+from squall.stores.paths import LOCAL, authority_of, check_path, scheme_of
+
+#: The port on which a NameNode serves WebHDFS by default.
+WEBHDFS_PORT: Final = 9870
 
 
 def open_store(path: str, *, webhdfs: str | None = None, follow_links: bool = False) -> OpenStore:
@@ -26,6 +31,16 @@ def open_store(path: str, *, webhdfs: str | None = None, follow_links: bool = Fa
     from squall.stores.webhdfs import WebHdfsFiles
 
     return WebHdfsFiles(path, webhdfs)
+
+
+def default_webhdfs(path: str) -> str | None:
+    """Return where the NameNode of a path in normal form serves WebHDFS by default; None if the path is not on HDFS, or
+    names no host."""
+    host = authority_of(path).rpartition("@")[2]
+    if scheme_of(path) != "hdfs" or not host:
+        return None
+    name, colon, port = host.rpartition(":")
+    return f"{name if colon and port.isdecimal() else host}:{WEBHDFS_PORT}"
 
 
 def needs_java(scheme: str, webhdfs: str | None) -> bool:

@@ -24,7 +24,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, NotServed
 from squall.stores.hadoop_errors import Thrown, error_of
 from squall.stores.paths import check_below, folder_of
 from squall.stores.renaming import RenamingFiles
@@ -43,12 +43,15 @@ _SIGN_IN: Final = "this cluster wants a sign-in (Kerberos?), which WebHDFS does 
 
 
 class WebHdfsFiles(RenamingFiles):
-    """HDFS below one table, through WebHDFS at an address: HOST:PORT, or with http:// or https:// in front."""
+    """HDFS below one table, through WebHDFS at an address: HOST:PORT, or with http:// or https:// in front. Of several
+    NameNodes, with commas between their addresses, the active one is found."""
 
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
         super().__init__(path)
         self._folder = folder_of(path)
-        self._base = base_of(address)
+        self._bases = [base_of(each.strip()) for each in address.split(",")]
+        #: The index of the NameNode that answered last.
+        self._active = 0
         self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
 
     def list(self, folder: str) -> builtins.list[FileStatus]:
@@ -84,6 +87,28 @@ class WebHdfsFiles(RenamingFiles):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it."""
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
+
+    def make_private(self) -> None:
+        """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
+        what = self._what("make folder", "")
+        try:
+            answer = self._ask(what, "GET", "", "GETFILESTATUS")
+        except AbsentFile:
+            self._ask(what, "PUT", "", "MKDIRS", permission="700")
+            answer = self._ask(what, "GET", "", "GETFILESTATUS")
+        if self._part(what, answer, "FileStatus", "type") != "DIRECTORY":
+            raise FilesRefused(f"{what}: it is a file; give another path")
+        owner, mode = (str(self._part(what, answer, "FileStatus", name)) for name in ("owner", "permission"))
+        if owner != self._user:
+            raise FilesRefused(
+                f"{self.root} belongs to the user {owner!r}, not to {self._user!r}: give a folder of this user, or set"
+                " HADOOP_USER_NAME where the worker is started"
+            )
+        if int(mode, 8) & 0o077:
+            raise FilesRefused(
+                f"other users have access to {self.root} (mode {mode}): if it contains nothing that they may have put there,"
+                f" run `hdfs dfs -chmod 700 {self.root}`; otherwise use a new folder"
+            )
 
     def close(self) -> None:
         """Do nothing: each call opens its own connection."""
@@ -129,10 +154,29 @@ class WebHdfsFiles(RenamingFiles):
                 raise http.client.IncompleteRead(b"", response.length)
 
     def _ask(self, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
-        """Return the NameNode's answer to a call."""
+        """Return the answer of the active NameNode to a call."""
+        active, count = self._active, len(self._bases)  # other threads change it, too
+        for turn in range(count):
+            at = (active + turn) % count
+            try:
+                answer = self._asked(at, what, method, path, op, **arguments)
+            except NotServed:
+                if turn == count - 1:
+                    raise
+            except FilesUnavailable:
+                # It may have been done: only the caller knows whether it can be made again. Then another one is asked first.
+                self._active = (at + 1) % count
+                raise
+            else:
+                self._active = at
+                return answer
+        raise AssertionError("there is at least one address")
+
+    def _asked(self, at: int, what: str, method: str, path: str, op: str, **arguments: str) -> Any:
+        """Return the answer of one NameNode."""
         where = quote(f"/webhdfs/v1{self._folder}{'/' if check_below(path) else ''}{path}")
         query = urlencode({"op": op, "user.name": self._user, **arguments}, quote_via=quote)
-        with _sent(what, method, f"{self._base}{where}?{query}", None) as response:
+        with _sent(what, method, f"{self._bases[at]}{where}?{query}", None) as response:
             body = response.read()
         try:
             return json.loads(body) if body else {}
@@ -150,7 +194,7 @@ class WebHdfsFiles(RenamingFiles):
 
     def _no_webhdfs(self, what: str) -> FilesRefused:
         return FilesRefused(
-            f"{what}: {self._base} does not answer like WebHDFS; is it the NameNode's web address?"
+            f"{what}: {', '.join(self._bases)} does not answer like WebHDFS; is it the NameNode's web address?"
         )
 
 

@@ -15,6 +15,7 @@ from squall_cli.cluster import cluster_client
 from squall_cli.cluster.waiting import Interrupted
 from squall_cli.commands import completion
 from squall_cli.commands.lifecycle import waits_option
+from squall_cli.options.state_start import state_option, what_comes_again
 from squall_cli.terminal.formats import to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import write, write_json
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @completion.name_argument
 @click.argument("version", required=False)
 @cluster_client.wait_secs_option("How long the present version may drain.  [default: its message timeout]")
+@state_option
 @waits_option("Show how the version comes up; return when a tree is acked.")
 @cluster_client.cluster_options
 def rollback(
@@ -35,6 +37,7 @@ def rollback(
     name: str,
     version: str | None,
     wait_secs: float | None,
+    state_start: str,
     waits: bool,
     timeout: float | None,
 ) -> None:
@@ -45,15 +48,19 @@ def rollback(
     version: if it fails, the present version runs again. A present version that is on trial itself ends at
     once, and the version before it returns.
 
+    A topology with a state path goes on from its last commit, if the version that returns can read its state; else name an
+    epoch that the version can read by --state.
+
     \b
     Examples:
       squall rollback word-count --wait
       squall rollback word-count word-count-3-1795264156
       squall rollback word-count 3 -w 60 --wait --timeout 300
+      squall rollback word-count 3 --state @1417
     """
     cluster_client.check_timeout(waits, timeout)
     with all_as_ctrl_c():
-        go(cluster, name, version, wait_secs, waits, timeout)
+        go(cluster, name, version, wait_secs, state_start, waits, timeout)
 
 
 def go(
@@ -61,6 +68,7 @@ def go(
     name: str,
     version: str | None,
     wait_secs: float | None,
+    state_start: str,
     waits: bool,
     timeout: float | None,
 ) -> None:
@@ -68,7 +76,9 @@ def go(
     from squall_cli.packing.submission import OutgoingSubmission, post
     from squall_cli.packing.watching import Steps, differences, watch
 
-    body = {"submission": uuid.uuid4().hex, "version": version, "wait_secs": wait_secs}
+    body: dict[str, object] = {"submission": uuid.uuid4().hex, "version": version, "wait_secs": wait_secs}
+    if state_start:
+        body["state"] = state_start
     accepted: SubmittedAnswer | None = None
     try:
         with Steps() as steps:
@@ -76,6 +86,8 @@ def go(
                 place = ("topologies", name, "rollback")
                 accepted = post(client, OutgoingSubmission(name, body, place=place), steps.show)
             steps.done(f"rolling back: {how_it_returns(accepted)}")
+            if state_start and accepted.rolled_back is None:
+                steps.done(what_comes_again(state_start, None))
             for line in differences(accepted):
                 steps.done(line)
             result: dict[str, Any] = {"name": name, "id": accepted.id, "state": accepted.state}

@@ -23,6 +23,7 @@ from squall_cli.local.summary import as_json, exit_status, summary_lines
 from squall_cli.local.worker_logs import WorkerLogs
 from squall_cli.options.kinds import Seconds, Whole, files
 from squall_cli.options.site import WORKERS, Layers, read_layers, with_workers
+from squall_cli.options.state_start import state_option, what_comes_again
 from squall_cli.packing.loading import load_topology
 from squall_cli.terminal import user_output
 from squall_cli.terminal.formats import plural
@@ -45,6 +46,7 @@ from topology_api.topology import Topology
     help="The number of worker processes. With 1, everything runs in this process.  [default: 1]",
 )
 @click.option("--seconds", metavar="S", type=Seconds(above=True), help="Drain after S seconds.")
+@state_option
 @settings_option
 @config_option
 @click.option(
@@ -58,6 +60,7 @@ def run(
     arguments: tuple[str, ...],
     workers: int | None,
     seconds: float | None,
+    state_start: str,
     settings: tuple[str, ...],
     config: str | None,
     json_wanted: bool,
@@ -74,6 +77,7 @@ def run(
       squall run word_count.py --workers 2 -- book.txt
       squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
       squall run word_count.py --json > summary.json
+      squall run counts.py --state @17
 
     The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. A second Ctrl-C ends
     the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
@@ -82,7 +86,9 @@ def run(
     layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
     topology = load_topology(source, arguments)
-    ended = run_topology(topology, layers, view, seconds, workers)
+    if state_start:
+        write(sys.stderr, f"{topology.name} {what_comes_again(state_start, topology)}")
+    ended = run_topology(topology, layers, view, seconds, workers, state_start)
     status, reason = exit_status(ended, allow_failures)
     if json_wanted:
         write_json(out, as_json(ended, status, reason))
@@ -110,7 +116,12 @@ def streams(json_wanted: bool) -> tuple[IO[str], RunView]:
 
 
 def run_topology(
-    topology: Topology, layers: Layers, view: RunView, seconds: float | None, workers: int | None
+    topology: Topology,
+    layers: Layers,
+    view: RunView,
+    seconds: float | None,
+    workers: int | None,
+    state_start: str = "",
 ) -> Ended:
     """Run a topology to its end, in this process or in worker processes."""
     conf, _ = merged(topology, layers.files, layers.environment, layers.overrides, local=True)
@@ -123,7 +134,7 @@ def run_topology(
             interrupts.release()
             if isinstance(view, PlainLines):  # before any component can print
                 write(view.progress, opening(topology, conf, logs is not None))
-            cluster.submit(topology, layers.overrides)
+            cluster.submit(topology, layers.overrides, state=state_start)
             ended = LocalRun(cluster, topology.name, view, interrupts, seconds, drain_seconds, logs).follow()
         except EndNow:  # a signal between two steps
             interrupts.ignore()

@@ -1,7 +1,7 @@
 """`squall state ACTION PATH`: what a topology has committed to the folder of its state: list, get, export.
 
-The commands read files and ask no cluster, so they work while the topology runs and when it does not. They import no code of
-the topology, except the classes of pickled keys and values, if this Python has them.
+The commands read files, of this host or of HDFS, and ask no cluster, so they work while the topology runs and when it does not.
+They import no code of the topology, except the classes of pickled keys and values, if this Python has them.
 Must not know: the format of logs and snapshots.
 """
 
@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
+from squall_cli.commands.state_drop import drop
 from squall_cli.options.kinds import Whole, files, folders
-from squall_cli.options.state_path import state_path, topology_folder
+from squall_cli.options.state_path import state_path, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
 from squall_cli.terminal.lines import echo
 from squall_cli.terminal.tables import Cell, TableColumn, bad_when_some, show, table_of
@@ -96,6 +97,7 @@ def moments(times: Any) -> str:
 EPOCHS: Final[tuple[TableColumn[KeptEpoch], ...]] = (
     TableColumn("EPOCH", lambda each: str(each.record.epoch), number=True),
     TableColumn("COMMITTED", lambda each: known_moment(each.committed)),
+    TableColumn("VERSION", lambda each: each.version, elastic=True, rank=1),
     TableColumn("THEN", lambda each: "" if each.end is None else f"the topology was {each.end}"),
 )
 COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
@@ -134,22 +136,24 @@ def state() -> None:
     """Show the state that a topology has committed to its folder.
 
     PATH is the topology's folder below its topology.state.path, such as /folder/word-count, or /folder itself if it has one
-    topology only. The topology may run meanwhile, or not. The commands ask no cluster: type them on a host that sees the
-    folder, as the user who owns it.
+    topology only, or hdfs://host:port/folder/word-count. The topology may run meanwhile, or not. The commands ask no cluster:
+    type them on a host that sees the folder, as the user who owns it.
 
     \b
     Examples:
       squall state list /var/lib/squall-state/word-count
       squall state get /var/lib/squall-state/word-count count squall
       squall state export /var/lib/squall-state/word-count -o state.jsonl
+      squall state list hdfs://namenode:9000/squall/word-count --webhdfs namenode:9870
     """
 
 
 @state.command("list")
 @path_argument
 @epoch_option
+@webhdfs_option
 @json_option
-def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
+def list_epochs(path: str, epoch: int | None, webhdfs: str | None, as_json: bool) -> None:
     """List the epochs that are kept, and what each component has in the newest one, or in epoch N.
 
     Exit status 1 if a snapshot is damaged.
@@ -159,14 +163,19 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
       squall state list /var/lib/squall-state/word-count
       squall state list file:///var/lib/squall-state/word-count --epoch 17 --json
     """
-    content = content_at(path, epoch)
+    content = content_at(path, webhdfs, epoch)
     components = components_of(content)
     if as_json:
         echo_json(
             {
                 "folder": content.folder,
                 "epochs": [
-                    {"epoch": each.record.epoch, "committed": each.committed, "end": each.end}
+                    {
+                        "epoch": each.record.epoch,
+                        "committed": each.committed,
+                        "version": each.version,
+                        "end": each.end,
+                    }
                     for each in content.kept
                 ],
                 "epoch": content.epoch.record.epoch,
@@ -175,7 +184,9 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
             }
         )
     else:
-        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]), sys.stdout)
+        several = len({each.version for each in content.kept}) > 1
+        hidden = () if several else ("VERSION",)
+        show(table_of(EPOCHS, content.kept[:MOST_EPOCHS]).without(hidden), sys.stdout)
         if len(content.kept) > MOST_EPOCHS:
             echo(f"and {plural(len(content.kept) - MOST_EPOCHS, 'epoch')} before them (--json has all)")
         echo(f"\n{content.name}:")
@@ -188,8 +199,11 @@ def list_epochs(path: Path, epoch: int | None, as_json: bool) -> None:
 @click.argument("component", metavar="COMPONENT")
 @click.argument("key", metavar="KEY")
 @epoch_option
+@webhdfs_option
 @json_option
-def get_key(path: Path, component: str, key: str, epoch: int | None, as_json: bool) -> None:
+def get_key(
+    path: str, component: str, key: str, epoch: int | None, webhdfs: str | None, as_json: bool
+) -> None:
     """Show the states and timers of one key of a component.
 
     KEY is a JSON value, such as 7, null or ["a", 1]; a text that is no JSON is a text. Write a key as `squall state export`
@@ -202,7 +216,7 @@ def get_key(path: Path, component: str, key: str, epoch: int | None, as_json: bo
       squall state get /var/lib/squall-state/sensors quiet '"7"' --epoch 17
     """
     wanted = key_of(key)
-    content = content_at(path, epoch, component)
+    content = content_at(path, webhdfs, epoch, component)
     found = list(rows_in(content, lambda form: bool(form == wanted)))
     if as_json and (found or content.damaged):
         echo_json({"epoch": content.epoch.record.epoch, "rows": [each.shown for each in found]})
@@ -219,11 +233,14 @@ def get_key(path: Path, component: str, key: str, epoch: int | None, as_json: bo
 @path_argument
 @click.option("--component", metavar="ID", help="Only the state of this component.")
 @epoch_option
+@webhdfs_option
 @click.option(
     "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), shell_complete=files,
     help="Write to a new file instead of stdout.",
 )  # fmt: skip
-def export(path: Path, component: str | None, epoch: int | None, output: str | None) -> None:
+def export(
+    path: str, component: str | None, epoch: int | None, webhdfs: str | None, output: str | None
+) -> None:
     """Write states and timers as JSON lines: one object for each state of each key.
 
     An object has component, task, state (or the name of a timer), kind, key, value, written and expires. Times are seconds
@@ -237,7 +254,7 @@ def export(path: Path, component: str | None, epoch: int | None, output: str | N
     """
     if output is not None and Path(output).exists():
         raise SquallError(f"{output} exists: give the name of a new file")
-    content = content_at(path, epoch, component)
+    content = content_at(path, webhdfs, epoch, component)
     count = 0
     with nullcontext(sys.stdout) if output is None else open(output, "x", encoding="utf-8") as out:
         for row in rows_in(content):
@@ -248,13 +265,18 @@ def export(path: Path, component: str | None, epoch: int | None, output: str | N
     check_undamaged(content)
 
 
-def content_at(path: Path, epoch: int | None, component: str | None = None) -> EpochContent:
+state.add_command(drop)
+
+
+def content_at(
+    path: str, webhdfs: str | None, epoch: int | None, component: str | None = None
+) -> EpochContent:
     """Read the snapshots of an epoch. Raises `SquallError`, also if others may write to the folder."""
     from worker.loop.committed_state import CommittedState
     from worker.loop.epoch_store import EpochFiles
 
-    folder = topology_folder(path)
-    return CommittedState(EpochFiles(str(folder.parent), folder.name)).read(epoch, component)
+    folder = topology_folder(path, webhdfs)
+    return CommittedState(EpochFiles(folder.above, folder.name, folder.webhdfs)).read(epoch, component)
 
 
 def components_of(content: EpochContent) -> list[SavedComponent]:

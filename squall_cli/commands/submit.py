@@ -22,6 +22,7 @@ from squall_cli.cluster.waiting import Interrupted
 from squall_cli.commands.completion import settings_option
 from squall_cli.options import kinds
 from squall_cli.options.site import Layers, read_layers, with_workers
+from squall_cli.options.state_start import state_option, what_comes_again
 from squall_cli.packing import packing
 from squall_cli.packing.loading import load_topology, parse_source
 from squall_cli.packing.packing import Package, Packed
@@ -60,6 +61,7 @@ class SubmitOptions:
     resource: tuple[str, ...]
     requirements: str | None
     wheels: str | None
+    state_start: str
 
 
 @click.command()
@@ -119,6 +121,7 @@ class SubmitOptions:
     shell_complete=kinds.folders,
     help="Install the packages of --requirements only from the wheels in DIR; no package index is used.",
 )
+@state_option
 @settings_option
 @cluster_client.cluster_options
 def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **typed: Any) -> None:
@@ -138,6 +141,8 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
       squall submit clicks.py --requirements requirements.txt --wheels wheels
       squall submit clicks.py --replace --check
       squall submit clicks.py --replace --wait
+      squall submit clicks.py --state @1417
+      squall submit clicks.py --name trial --state /var/lib/squall-state/clicks
 
     --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused the
     topology or if, with --wait, the topology did not come up; 2 wrong usage.
@@ -175,6 +180,8 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 for hint in hints(package):
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
+                if asked.state_start:
+                    steps.done(what_comes_again(asked.state_start, topology))
                 if asked.check:
                     found = checked(client, submission, package, steps)
                     if cluster.as_json:
@@ -248,6 +255,7 @@ def made(
         wait_secs=asked.wait_secs,
         options=SetOptions(layers.overrides.topology, layers.overrides.components),
         reset_options=asked.reset_options,
+        state=asked.state_start,
     )
     read_submission(body)
     return OutgoingSubmission(topology.name, body, files)

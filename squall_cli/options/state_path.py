@@ -1,10 +1,11 @@
-"""The argument PATH of `squall state`: the folder in which a topology keeps its state.
+"""The argument PATH of `squall state`: the folder in which a topology keeps its state, and how it is reached.
 
 Must not know: what is in the folder.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -14,24 +15,61 @@ from topology_api.errors import SquallError
 from topology_api.wording import listed
 
 _SCHEME: Final = "file://"
+_HDFS: Final = "hdfs://"
 #: The folder that the state of every topology has.
 _LOG: Final = "log"
 
+webhdfs_option = click.option(
+    "--webhdfs", metavar="HOST:PORT",
+    help="Where the NameNode of an hdfs:// path serves WebHDFS.  [default: its host, port 9870]",
+)  # fmt: skip
 
-def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> Path:
-    """Return the path of a folder. A callback of click."""
+
+@dataclass(frozen=True)
+class StateFolder:
+    """The folder of one topology: `name` below `above`."""
+
+    above: str
+    name: str
+    webhdfs: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.above}/{self.name}"
+
+
+def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
+    """Return the path of a folder, absolute. A callback of click."""
+    return state_place(given)
+
+
+def state_place(given: str) -> str:
+    """Return the path of a folder, absolute. Raises `click.BadParameter`."""
+    if given.startswith(_HDFS):
+        return given.rstrip("/")
     if "://" in given and not given.startswith(f"{_SCHEME}/"):
-        raise click.BadParameter(f"{given!r}: give a folder of this host, as /folder or file:///folder")
-    return Path(given.removeprefix(_SCHEME)).absolute()
+        raise click.BadParameter(
+            f"{given!r}: give a folder of this host, as /folder or file:///folder, or hdfs://host:port/folder"
+        )
+    return str(Path(given.removeprefix(_SCHEME)).absolute())
 
 
-def topology_folder(path: Path) -> Path:
+def topology_folder(path: str, webhdfs: str | None = None) -> StateFolder:
     """Return the folder of the topology at a path: this folder, or the only one below it. Raises `SquallError`."""
-    if not path.is_dir():
+    from squall.stores.opening import default_webhdfs, open_store
+    from squall.stores.paths import check_path
+
+    if not path.startswith(_HDFS) and not Path(path).is_dir():  # also named so if `check_path` refuses it
         raise SquallError(f"there is no folder {path}: give the topology's folder below topology.state.path")
-    if (path / _LOG).is_dir():
-        return path
-    below = sorted(each.name for each in path.iterdir() if (each / _LOG).is_dir())
+    with open_store(path, webhdfs=webhdfs or default_webhdfs(check_path(path))) as files:
+        entries = [each.name for each in files.list("") if each.is_folder]
+        below = [] if _LOG in entries else [name for name in entries if files.exists(f"{name}/{_LOG}")]
+        if not entries and not files.exists(""):
+            raise SquallError(
+                f"there is no folder {path}: give the topology's folder below topology.state.path"
+            )
+    if _LOG in entries:
+        above, _, name = path.rpartition("/")
+        return StateFolder(above, name, webhdfs)
     if not below:
         raise SquallError(
             f"{path} has no state of a topology: there is no folder {_LOG!r} in it, or in a folder below it"
@@ -40,4 +78,4 @@ def topology_folder(path: Path) -> Path:
         raise SquallError(
             f"{path} has the state of several topologies ({listed(below)}): give the folder of one"
         )
-    return path / below[0]
+    return StateFolder(path, below[0], webhdfs)

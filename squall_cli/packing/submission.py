@@ -73,7 +73,7 @@ def request_body(topology: Topology, files: Sequence[Packed] = (), **fields: Any
         **fields,
     )
     body: dict[str, Any] = to_builtins(request)
-    for name in ("options", "reset_options"):  # a Nimbus of an earlier release does not know them
+    for name in ("options", "reset_options", "state"):  # a Nimbus of an earlier release does not know them
         if not body[name]:
             del body[name]
     return body

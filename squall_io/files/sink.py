@@ -2,7 +2,7 @@
 
     builder.set_bolt("write", FileSink("/data/orders", format="jsonl")).shuffle_grouping("orders")
 
-Must not know: how files become visible, how values become lines.
+Must not know: how files become visible, how values become lines or columns.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.files.staging import StagedFiles
 from squall_io.files.written import ENDS, json_line, text_line
+from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.types import SchemaError
 from topology_api import Fields, InvalidConfig, SquallError, StagedSink
 from topology_api.wording import listed, typed
 
 if TYPE_CHECKING:
+    from squall_io.files.parquet import ParquetRows
     from topology_api import Context, Tuple
 
 #: Digits of an epoch in a name, so that names sort by epoch.
@@ -28,24 +31,29 @@ LONGEST, BESIDE = 255, 100
 
 
 class FileSink(StagedSink):
-    """Writes a line for each tuple to files of a folder. No reader sees a file before it is complete.
+    """Writes a line or a row for each tuple to files of a folder. No reader sees a file before it is complete.
 
     With `topology.state.path` each row is there once: each task writes a file for each epoch in which it gets tuples, named
-    `<component>-<index>-<lineage>-<epoch>.txt` (or `.jsonl`). The names of a task sort by epoch. The lineage names the state of
-    the topology: one with another state writes files with other names. Without `topology.state.path` there is a file for each
-    batch, with a time in place of lineage and epoch, and rows may be there twice.
+    `<component>-<index>-<lineage>-<epoch>.txt` (or `.jsonl`, `.parquet`). The names of a task sort by epoch. The lineage names
+    the state of the topology: one with another state writes files with other names. Without `topology.state.path` there is a
+    file for each batch, with a time in place of lineage and epoch, and rows may be there twice.
 
     Files are written in `.staging` of the folder, synced to the disk, and renamed after the commit. If the topology's workers
     are on several hosts, the folder must be one that all of them share. `.staging` may keep files of killed workers; a task
     removes its own with a later commit.
 
     folder: where the files are, from the root; it is made if it is missing.
-    format: "lines" writes a text as a line, "jsonl" an object with the fields of the tuple. All is UTF-8.
+    format: "lines" writes a text as a line, "jsonl" an object with the fields of the tuple, both in UTF-8. "parquet" writes
+        columns, for pyarrow, pandas, DuckDB or Spark; it needs the extra `squall[parquet]`.
     fields: which fields are written; None: all. "lines" takes one. A tuple whose value cannot be written, such as a text with
-        line breaks ("lines") or a value that JSON does not have ("jsonl"), fails with a reason that names field and value.
+        line breaks ("lines"), a value that JSON does not have ("jsonl") or one that does not fit its column ("parquet"), fails
+        with a reason that names field and value.
+    schema: for "parquet", the columns: Spark's DDL text, `"word string, count bigint NOT NULL"`, as of a `SparkSink`. Its names
+        are fields of the tuples.
     """
 
     _place: str | None = None
+    _columns: ParquetRows | None = None
 
     def __init__(
         self,
@@ -53,6 +61,7 @@ class FileSink(StagedSink):
         format: str = "lines",
         *,
         fields: Sequence[str] | None = None,
+        schema: str | None = None,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
         problems = []
@@ -69,11 +78,17 @@ class FileSink(StagedSink):
             problems.append(f"fields is {typed(fields)}: give names of fields, or None for all")
         elif names is not None and format == "lines" and len(names) != 1:
             problems.append(f"fields is {typed(fields)}: format 'lines' writes one field")
+        columns = None
+        try:
+            columns = columns_of(format, schema, fields)
+        except SchemaError as error:
+            problems.append(str(error))
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.folder = os.path.normpath(str(path))
         self.format = format
-        self.fields = names
+        self.fields = names if columns is None else columns.names
+        self.schema = columns
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Yield each input that lacks a field, or has several where one is written."""
@@ -90,14 +105,17 @@ class FileSink(StagedSink):
         self._place = f"{context.component}-{context.index}"
         self._log = context.log
         self._files = StagedFiles(self.folder)
+        self._columns = None if self.schema is None else parquet_rows(self.schema)
         if len(self._place.encode()) > LONGEST - BESIDE:
             raise SquallError(
                 f"the id {context.component!r} is too long for names of files: give the sink an id of at most 140 bytes"
             )
         self._files.make_folders()
 
-    def row(self, tup: Tuple) -> bytes:
-        """Return the line of a tuple. Raises FailTuple for a value that cannot be written."""
+    def row(self, tup: Tuple) -> Any:
+        """Return the line of a tuple, or its values. Raises FailTuple for a value that cannot be written."""
+        if self._columns is not None:
+            return self._columns.row(tup)
         fields = self.fields or tup.fields
         return text_line(tup, fields[0]) if self.format == "lines" else json_line(tup, fields)
 
@@ -108,7 +126,8 @@ class FileSink(StagedSink):
         else:
             name = f"{self._place}-{self.lineage}-{epoch:0{DIGITS}}"
         name += ENDS[self.format]
-        return {"staged": self._files.write(name, b"".join(row + b"\n" for row in rows)), "name": name}
+        data = b"".join(row + b"\n" for row in rows) if self._columns is None else self._columns.file(rows)
+        return {"staged": self._files.write(name, data), "name": name}
 
     def commit(self, epoch: int | None, handle: Any) -> None:
         """Give a file its name, then remove what earlier attempts of the task have left."""
@@ -130,3 +149,27 @@ class FileSink(StagedSink):
             number = name.removeprefix(own)[:DIGITS]
             if name.startswith(own) and number.isdecimal() and int(number) <= epoch:
                 self._files.remove(name)
+
+
+def columns_of(format: str, schema: object, fields: object) -> Schema | None:
+    """Return the columns of a "parquet" sink; None for any other. Raises SchemaError, also if arguments do not go together."""
+    if format != "parquet":
+        if schema is not None:
+            raise SchemaError(
+                f"schema is {typed(schema)}: it is for format 'parquet', and the format is {format!r}"
+            )
+        return None
+    if schema is None:
+        raise SchemaError("format 'parquet' needs schema=, the columns: schema=\"word string, count bigint\"")
+    if fields is not None:
+        raise SchemaError(
+            f"fields is {typed(fields)}: with format 'parquet' the names in schema say what is written"
+        )
+    return parse_schema(schema)
+
+
+def parquet_rows(schema: Schema) -> ParquetRows:
+    """Return what makes parquet files. Raises SquallError if pyarrow is not installed."""
+    from squall_io.files.parquet import ParquetRows
+
+    return ParquetRows(schema)

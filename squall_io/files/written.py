@@ -13,7 +13,7 @@ from topology_api import FailTuple, Tuple
 from topology_api.wording import typed
 
 #: Format -> the end of its files' names.
-ENDS: Final = {"lines": ".txt", "jsonl": ".jsonl"}
+ENDS: Final = {"lines": ".txt", "jsonl": ".jsonl", "parquet": ".parquet"}
 
 
 def text_line(tup: Tuple, field: str) -> bytes:

@@ -85,7 +85,7 @@ def submit_and_kill_at(moment: Moment, run: ClusterRun, name: str, *options: str
     ("moment", "brings"),
     [
         (fetching, ("--resource", "large")),
-        (unpacking, ("--resource", "many")),
+        pytest.param(unpacking, ("--resource", "many"), marks=pytest.mark.soak),
         (building, ("--requirements", "requirements.txt", "--wheels", "wheels")),
         (starting, ()),
     ],

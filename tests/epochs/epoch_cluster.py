@@ -61,6 +61,8 @@ class Placement:
     places: dict[str, tuple[Worker, int]]
     #: Component -> number of tasks.
     counts: dict[str, int]
+    #: Whether this is of a version on trial.
+    on_trial: bool = False
 
     @property
     def leader(self) -> Worker:
@@ -104,6 +106,8 @@ class Cluster:
     #: What Nimbus wants: a planned change, and the deadline of a kill.
     change: Callable[[], None] | None = None
     deadline: float | None = None
+    #: Whether the version that has the name may still be rolled back.
+    on_trial: bool = False
     on_ack: Callable[[str, tuple[Any, ...]], None] = lambda task, ids: None
     #: Faults that wait for a moment: the name of an effect, and how many of these are left until then.
     armed: dict[str, int] = field(default_factory=dict)
@@ -143,7 +147,7 @@ class Cluster:
             worker = places[task]
             stays = task in before and before[task][0] is worker and task not in new
             found[task] = (worker, before[task][1] if stays else version)
-        self.placement = Placement(version, found, self.counts())
+        self.placement = Placement(version, found, self.counts(), self.on_trial)
         self.change = None
         if self.verbose:
             self.log(f"placement {version}: { {task: place[0].name for task, place in found.items()} }")
@@ -174,12 +178,25 @@ class Cluster:
                 f"{worker.name}.{self.lives}", placement.version, tasks, self.settings.interval, keep=3
             )
             worker.coordinator = coordinator
+            coordinator.on_trial = placement.on_trial
             self.run_coordinator(worker, coordinator, coordinator.start())
             self.tick(worker, coordinator)
         else:
             self.run_coordinator(
                 worker, coordinator, coordinator.assign(placement.version, tasks, self.line.now)
             )
+
+    def pass_trial(self) -> None:
+        """Nimbus keeps the version on trial; its coordinator hears of it."""
+        self.on_trial = False
+        leader = self.placement.leader
+        self.line.soon(0.02, leader, self.trial_passed, leader)
+
+    def trial_passed(self, leader: Worker) -> None:
+        """A coordinator hears that nothing rolls its version back any more."""
+        coordinator = leader.coordinator
+        if coordinator is not None:
+            coordinator.on_trial = False
 
     def tick(self, worker: Worker, coordinator: Coordinator) -> None:
         """Tell a coordinator the time, and what Nimbus wants."""

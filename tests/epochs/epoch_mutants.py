@@ -45,6 +45,7 @@ MUTANTS: Final[dict[str, Patch]] = {
     "a rewind forgets the acks of its commit": (Participant, "restore", of_tasks.no_acks_in_rewind),
     "completed before all is visible": (Coordinator, "end_if_done", of_log.completed_early),
     "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
+    "a version on trial commits": (Coordinator, "commit", of_log.never_on_trial),
     "an epoch number is used again": (LogView, "begin_rewind", of_log.number_again),
     "what may still be committed is swept": (SweepFiles, "may_remove", of_log.sweep_more),
     "what a kept snapshot builds upon is swept": (Coordinator, "sweep", of_log.keep_no_chains),

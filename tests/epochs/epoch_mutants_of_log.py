@@ -192,3 +192,11 @@ def keep_less(old: Any) -> Any:
         return replace(found, kept=found.kept - newest, since={})
 
     return method
+
+
+def never_on_trial(old: Any) -> Any:
+    def commit(self: Coordinator) -> Any:
+        self.on_trial = False
+        return old(self)
+
+    return commit

@@ -50,6 +50,8 @@ class Oracle:
             self.cluster.log(f"LOG {number}: {type(record).__name__} {getattr(record, 'epoch', '')}")
         if not isinstance(record, CommitRecord):
             return
+        if self.cluster.on_trial:
+            raise Broken(f"epoch {record.epoch} is committed by a version on trial")
         if record.epoch in self.commits:
             raise Broken(f"epoch {record.epoch} is committed twice")
         snapshots = {}

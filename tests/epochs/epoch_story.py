@@ -55,6 +55,9 @@ def steps_of(seed: int) -> list[Step]:
         name = random.choice([*MOMENTS, "PutRecord", "PutRecord", "PutRecord"])
         action = random.choice(("kill", "freeze", "freeze"))
         steps.append(Step(0.0, f"{action}@{name}", float(random.randint(1, MOMENTS[name]))))
+    random = Random(f"versions {seed}")
+    if random.random() < 0.2:
+        steps.append(Step(random.uniform(0.01, FAULTS_END), "version", random.random()))
     return steps
 
 
@@ -104,6 +107,8 @@ class Story:
         """A user kills the topology."""
         patient = self.random.random() < 0.8
         self.cluster.deadline = self.line.now + (100.0 if patient else 0.05)
+        if self.cluster.on_trial:
+            self.cluster.pass_trial()  # no version can return any more
         self.cluster.log(f"kill, until {self.cluster.deadline}")
 
     def at_moment(self, name: str, worker: Worker) -> None:
@@ -137,6 +142,8 @@ class Story:
             for worker in workers:
                 if not worker.frozen:
                     self.freeze(worker, random)
+        elif step.what == "version":
+            self.plan_version(random)
         elif step.what in ("rebalance", "replace"):
             self.plan_change(step.what, random)
         elif step.what == "call off":
@@ -172,6 +179,8 @@ class Story:
     def plan_change(self, what: str, random: Random) -> None:
         """Nimbus wants other places, or another number of a sink's tasks."""
         cluster = self.cluster
+        if cluster.on_trial:
+            return
 
         def change() -> None:
             if cluster.change is not change:
@@ -193,6 +202,38 @@ class Story:
             cluster.place(changed, moved)
 
         cluster.change = change
+
+    def plan_version(self, random: Random) -> None:
+        """Nimbus lets another version take over, on trial: all processes are new ones."""
+        cluster = self.cluster
+
+        def change() -> None:
+            if cluster.change is not change or cluster.deadline is not None:
+                return
+            cluster.on_trial = True
+            self.new_processes()
+            end = cluster.pass_trial if random.random() < 0.5 else self.roll_back
+            self.line.after(random.uniform(0.02, 0.3), None, self.end_trial, end)
+
+        cluster.change = change
+
+    def end_trial(self, end: Callable[[], None]) -> None:
+        """Nimbus has seen enough of a version."""
+        if self.cluster.on_trial:
+            end()
+
+    def roll_back(self) -> None:
+        """The version before the one on trial returns."""
+        self.cluster.on_trial = False
+        self.new_processes()
+
+    def new_processes(self) -> None:
+        """Place all tasks in new processes."""
+        cluster = self.cluster
+        self.hosts = [cluster.new_worker() for _ in self.hosts]
+        names = cluster.task_names()
+        cluster.replaced |= set(names)
+        cluster.place({name: self.random.choice(self.hosts) for name in names}, set(names))
 
     def call_off(self) -> None:
         """Nimbus does not change anything after all."""

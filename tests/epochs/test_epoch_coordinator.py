@@ -29,6 +29,7 @@ from worker.epochs.messages import (
     TaskRestored,
 )
 from worker.epochs.records import CommitRecord, EndRecord, LeadRecord, LogRecord, RewindRecord, SnapshotFile
+from worker.epochs.snapshot_files import SweepFiles
 
 TASKS = {"in/0": 1, "out/0": 1}
 
@@ -179,3 +180,54 @@ def test_a_phase_that_cannot_follow_changes_nothing() -> None:
     with pytest.raises(IllegalPhase, match="HALTED cannot follow OPEN"):
         coordinator.enter(EpochPhase.HALTED)
     assert coordinator.phase is EpochPhase.OPEN
+
+
+def on_trial(records: tuple[LogRecord, ...] = ()) -> Coordinator:
+    """A coordinator of a version on trial, whose snapshots are written."""
+    coordinator = running(records)
+    coordinator.on_trial = True
+    coordinator.tick(1.0)
+    assert snapshots(coordinator) == []
+    return coordinator
+
+
+def test_a_version_on_trial_commits_nothing_until_its_trial_has_ended() -> None:
+    coordinator = on_trial()
+    assert coordinator.phase is EpochPhase.HELD
+    assert coordinator.tick(100.0) == []  # nor does another epoch end
+    coordinator.on_trial = False
+    record = written(coordinator.tick(100.0))
+    assert isinstance(record, CommitRecord) and set(record.files) == set(TASKS)
+    assert len(sent(coordinator.put_answered(PutAnswer.STORED, 100.0), EpochCommitted)) == 2
+    assert coordinator.view.epoch == record.epoch
+
+
+def test_a_rewind_in_a_trial_goes_to_the_epoch_at_the_switch_and_what_was_held_back_is_void() -> None:
+    before = running()
+    before.tick(1.0)
+    commit = written(snapshots(before))
+    assert isinstance(commit, CommitRecord)
+    log = (LeadRecord("old:1", "old", 1), commit)
+    coordinator = on_trial(log)
+    assert isinstance(written(coordinator.message("in/0", RewindWanted(3, "gone"), 2.0)), RewindRecord)
+    (message, _) = sent(coordinator.put_answered(PutAnswer.STORED, 2.0), RestoreTask)
+    assert message.epoch == commit.epoch
+    coordinator.on_trial = False
+    assert coordinator.tick(2.0) == []
+
+
+def test_the_snapshots_of_components_that_are_gone_are_carried_from_commit_to_commit() -> None:
+    gone = {"gone/0": SnapshotFile("gone", "d")}
+    commit = CommitRecord(
+        "old:2", 1, 1, {**gone, "in/0": SnapshotFile("in", "d"), "out/0": SnapshotFile("out", "d")}
+    )
+    coordinator = running((LeadRecord("old:1", "old", 1), commit))
+    for time in (1.0, 2.0):
+        coordinator.tick(time)
+        record = written(snapshots(coordinator))
+        assert isinstance(record, CommitRecord) and record.files.items() >= gone.items()
+        effects = coordinator.put_answered(PutAnswer.STORED, time)
+        [sweep] = [each for each in effects if isinstance(each, SweepFiles)]
+        assert sweep.kept >= {"gone"}
+        for task in TASKS:
+            coordinator.message(task, CommitApplied(record.rewind, record.epoch), time)

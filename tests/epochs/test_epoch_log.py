@@ -26,9 +26,12 @@ from worker.epochs.records import (
     LeadRecord,
     LogRecord,
     RewindRecord,
+    SnapshotFile,
+    StartPoint,
     decode_record,
     encode_record,
 )
+from worker.epochs.starting import FetchStart, NoSuchEpoch, start_of
 
 
 def view_of(records: Sequence[LogRecord], keep: int = 10) -> LogView:
@@ -152,3 +155,68 @@ def test_a_damaged_record_is_refused_by_its_number() -> None:
     assert decode_record(7, encode_record(OTHERS_LEAD)) == OTHERS_LEAD
     with pytest.raises(BadLog, match="record 7"):
         decode_record(7, encode_record(OTHERS_LEAD)[:-3])
+
+
+def test_a_version_that_returns_leads_after_the_one_that_was_rolled_back() -> None:
+    """Versions of assignments go on within a cluster; each tenure gets its own base in the log."""
+    view = view_of([LeadRecord("a:1", "a", 5, "one"), LeadRecord("b:1", "b", 5 + 6, "two")])
+    assert view.base_of("one") + 7 < view.assignment
+    assert view.base_of("one+1") + 7 > view.assignment
+    view.add(LeadRecord("c:1", "c", view.base_of("one+1") + 7, "one+1"))
+    assert (
+        view.base_of("two") + 8 < view.assignment
+    )  # a worker of the version that was rolled back does not lead again
+
+
+def committed(epoch: int, rewind: int) -> CommitRecord:
+    return CommitRecord(f"{rewind}:{epoch}", epoch, rewind, {"a/0": SnapshotFile(f"file {epoch}", "d")})
+
+
+def some_commits() -> LogView:
+    """Epochs 1 to 5 of one submission."""
+    return view_of([LeadRecord("a:1", "a", 1, "one"), *(committed(epoch, 1) for epoch in range(1, 6))])
+
+
+def test_a_submission_may_begin_with_an_earlier_epoch_and_numbers_go_on() -> None:
+    view = some_commits()
+    start = start_of(view, "", 3)
+    assert isinstance(start, StartPoint)
+    assert start_of(view, "", 9) == NoSuchEpoch(9, (1, 2, 3, 4, 5))
+    assert start_of(view, "/other", 9) == FetchStart("/other", 9)
+    view.add(LeadRecord("b:1", "b", 2, "two", start))
+    assert (view.epoch, view.newest) == (3, committed(3, 1))
+    view.add(RewindRecord("b:2", 2))
+    view.add(LeadRecord("b:3", "b", 3, "two"))  # another worker of the same submission
+    assert view.epoch == 3
+    view.add(committed(view.next_epoch, view.rewind))
+    assert view.epoch > 5 and view.start is None
+    assert view.lineage == "a:1"
+
+
+def test_a_start_that_was_never_committed_is_forgotten_when_another_version_leads() -> None:
+    view = some_commits()
+    view.add(LeadRecord("b:1", "b", 2, "two", StartPoint(committed(3, 1))))
+    view.add(LeadRecord("c:1", "c", 3, "one+1"))
+    assert view.epoch == 5
+    assert view.has_led("two") and view.has_led("one") and not view.has_led("three")
+
+
+def test_an_epoch_of_another_log_begins_a_lineage_with_its_first_commit() -> None:
+    view = some_commits()
+    foreign = CommitRecord("x", 90, 4, {"a/0": SnapshotFile("copy", "d")})
+    view.add(LeadRecord("b:1", "b", 2, "two", StartPoint(foreign, foreign=True)))
+    assert (view.lineage, view.present_lineage, view.epoch) == ("a:1", "b:1", 90)
+    assert view.next_epoch > 90
+    assert foreign in view.kept
+    view.add(committed(view.next_epoch, view.rewind))
+    assert (view.lineage, view.present_lineage) == ("b:1", "b:1")
+
+
+def test_the_last_commit_of_an_earlier_version_is_kept() -> None:
+    view = some_commits()
+    view.keep = 2
+    view.add(LeadRecord("b:1", "b", 2, "two"))
+    for _ in range(4):
+        view.add(committed(view.next_epoch, view.rewind))
+    assert [each.epoch for each in view.switches] == [5]
+    assert len(view.kept) == 3

@@ -16,6 +16,7 @@ from worker.epochs.snapshot_files import (
     TaskSnapshot,
     decode_snapshot,
     encode_snapshot,
+    leftovers,
     removable,
 )
 
@@ -54,3 +55,10 @@ def test_only_what_no_commit_can_name_is_swept() -> None:
         "9-6-1-a.0",  # of a leader that this one does not know yet
     ]
     assert removable(sweep, names) == ["7-2-1-a.0", "8-4-1-a.0"]
+
+
+def test_unfinished_files_are_removed_once_no_attempt_can_need_them() -> None:
+    sweep = SweepFiles(frozenset({"7-4-1-a.0"}), 4, 7)
+    gone = ["7-4-1-a.0.0f0f", "9-3-1-a.0.0f0f", "000000000004.0f0f"]
+    kept = ["8-4-1-a.0.0f0f", "1-5-1-a.0.0f0f", "000000000005.0f0f", "notes", "notes.0f0f", "7-4"]
+    assert leftovers(sweep, [*gone, *kept]) == gone

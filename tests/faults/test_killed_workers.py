@@ -40,7 +40,12 @@ def kill_one(run: Run, chance: random.Random, component: str | None = None) -> N
 
 
 @pytest.mark.parametrize(
-    ("load", "seconds"), [("steady", 9.0), ("replays of the runtime", 6.0), ("deep backlog", 6.0)]
+    ("load", "seconds"),
+    [
+        ("steady", 9.0),
+        pytest.param("replays of the runtime", 6.0, marks=pytest.mark.soak),
+        ("deep backlog", 6.0),
+    ],
 )
 def test_killing_a_random_worker_every_three_seconds_loses_no_acked_tuple(
     tmp_path: Path, load: str, seconds: float, soak: float

@@ -88,7 +88,7 @@ def test_a_bolt_that_hangs_is_shown_with_its_stack_and_its_worker_is_replaced(
     ("kind", "cause"),
     [
         (Exiting, "ended with status 1"),
-        (Segfaulting, "SIGSEGV"),
+        pytest.param(Segfaulting, "SIGSEGV", marks=pytest.mark.soak),
         pytest.param(Aborting, "SIGABRT", marks=pytest.mark.soak),
         (Unprepared, "the pump is dry"),
     ],

@@ -28,7 +28,7 @@ from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, STAGING, TMP
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.sink import bolt as sink
-from squall_io.spark.sink import sink_writer as sink_life
+from squall_io.spark.sink import sink_table as sink_life
 from squall_io.spark.sink.writing import TableWriter
 from squall_io.spark.stores import open_files
 from tests.squall_io.lost_answers import Loses, LosingFiles, none
@@ -153,7 +153,7 @@ def watched() -> Iterator[None]:
             lambda *args, **more: WatchedStore(open_files(*args, **more), _of_thread.task),
         )
         patch.setattr(TableWriter, "warm_up", lambda writer, folder: None)
-        patch.setattr(sink_life.SinkWriter, "_require_found", lambda life, name: None)
+        patch.setattr(sink_life.SinkTable, "_require_found", lambda life, name: None)
         yield
 
 

@@ -16,7 +16,7 @@ from squall.stores.files import FilesUnavailable
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.sink import errors
-from squall_io.spark.sink import sink_writer as sink_life
+from squall_io.spark.sink import sink_table as sink_life
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.stores.hadoop import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched

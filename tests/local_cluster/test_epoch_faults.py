@@ -251,8 +251,8 @@ def test_the_state_of_another_topology_is_refused_by_the_names_of_its_components
 def test_epochs_wait_while_the_disk_is_full_and_each_tuple_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:
-    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.01)
-    monkeypatch.setattr("worker.loop.epoch_store.LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr("worker.loop.store_calls.FIRST_PAUSE", 0.01)
+    monkeypatch.setattr("worker.loop.store_calls.LONGEST_PAUSE", 0.05)
     log = tmp_path / "state" / "words" / "log"
     with LocalCluster() as cluster:
         cluster.submit(words(Words(600, 300), Pass(), Count()), conf_at(tmp_path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tests.local_cluster.words_with_state import (
     expected_rows,
     words_to_rows,
 )
-from topology_api import FailTuple, TopologyFailed, Tuple
+from topology_api import Context, FailTuple, TopologyFailed, Tuple
 from worker.loop.epoch_worker import EpochWorker
 
 
@@ -201,6 +202,41 @@ def test_a_staged_sink_may_also_run_in_the_loop(tmp_path: Path) -> None:
         cluster.submit(words_to_rows(Finite(100), Count(), sink), conf_at(tmp_path, 0.2))
         cluster.wait("words", 60)
     assert shown_rows(tmp_path / "rows") == expected_rows(list(range(100)))
+
+
+class WaitsForStores(StagedRows):
+    """Waits for something that never comes, unless its rows are not wanted any more, or the test has seen enough."""
+
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.context = context
+        Path(self.folder, f"pid-{os.getpid()}").touch()
+
+    def stage(self, epoch: int | None, rows: list[Any]) -> Any:
+        Path(self.folder, "waits").touch()
+        while not Path(self.folder, "go").exists():
+            if self.context.stopped:
+                Path(self.folder, "stopped").touch()
+                raise OSError("not any more")
+            time.sleep(0.01)
+        return super().stage(epoch, rows)
+
+
+@pytest.mark.slow
+def test_a_call_that_waits_can_end_when_all_tasks_return_to_the_last_commit(tmp_path: Path) -> None:
+    folder = tmp_path / "rows"
+    with LocalCluster(processes=True) as cluster:
+        topology = words_to_rows(Finite(200, 1_000), Count(), WaitsForStores(str(folder)), 1)
+        cluster.submit(topology, conf_at(tmp_path, 0.2, **{"topology.workers": 2}))
+        eventually(lambda: (folder / "waits").exists())
+        [waiting] = [int(path.name.partition("-")[2]) for path in folder.glob("pid-*")]
+        [other] = [worker.pid for worker in cluster.workers("words") if worker.pid != waiting]
+        os.kill(other, signal.SIGKILL)
+        eventually(lambda: (folder / "stopped").exists())
+        (folder / "go").touch()
+        cluster.wait("words", 60)
+    assert len(list(folder.glob("pid-*"))) == 1, "the process went on"
+    assert shown_rows(folder) == expected_rows(list(range(200)))
 
 
 @pytest.mark.soak  # tests/squall_io/test_file_sink.py kills workers of a StagedSink, too

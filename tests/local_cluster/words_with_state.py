@@ -12,7 +12,6 @@ from typing import Any
 
 from local_cluster import LocalCluster
 from topology_api import (
-    BatchBolt,
     Bolt,
     Context,
     FailTuple,
@@ -233,22 +232,6 @@ class Writes(Count):
 
 class CountTexts(Count):
     times = ValueState(str, default="")
-
-
-class Rich(Pass):
-    auto_ack = False
-
-
-class Batches(BatchBolt):
-    outputs = Words.outputs
-
-    def execute_batch(self, batch: Any) -> None:
-        raise AssertionError("not called")
-
-
-class Async(Pass):
-    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
-        raise AssertionError("not called")
 
 
 class Newest(StatefulBolt):

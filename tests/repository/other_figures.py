@@ -41,12 +41,15 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/spark-reprocessing.md": ("merge rows of one hour",),
     "docs/spark-sink.md": (
         "should set `until` at least a minute in the past",
+        "epochs of one second would make 86,400 batches a day",
         "`waiting for storage for 40 s: ...`",
         "Spark's default is 1 GB",
         "three replicas and 128 MB",
     ),
     "docs/spark.md": ("how many rows the example's bolt writes for one hour",),
     "docs/state.md": (
-        "of a million in some 30 ms",  # measured"calls `on_timer` for this key in 60 seconds",),  # an example
+        "of a million in some 30 ms",  # measured
+        "calls `on_timer` for this key in 60 seconds",  # an example
+    ),
     "docs/submitting.md": ("(for at most 60 seconds here;",),
 }

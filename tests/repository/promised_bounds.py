@@ -362,7 +362,7 @@ SPARK: Final = (
           "squall_io/test_versions.py::test_an_attempt_with_a_recent_sign_of_activity_is_not_swept"),
     Bound("the third time in a row it fails", 3, "squall_io.spark.sink.errors:UNKNOWN_TRIES",
           f"{WRITER}::test_a_batch_without_any_file_is_given_up_with_the_reason"),
-    Bound("the sink tries for 30 s; then the worker ends", 30, "squall_io.spark.sink.sink_writer:START_SECONDS",
+    Bound("the sink tries for 30 s; then the worker ends", 30, "squall_io.spark.sink.sink_table:START_SECONDS",
           f"{WRITER}::test_opening_gives_up_after_a_while_and_releases_everything"),
 )
 
@@ -375,7 +375,9 @@ SINK: Final = (
           f"{OUTAGES}::test_probes_of_a_task_that_is_down_come_after_pauses_that_double_up_to_a_minute"),
     Bound("the batch is tried three times before it fails", 3, "squall_io.spark.sink.errors:UNKNOWN_TRIES",
           f"{WRITER}::test_an_unknown_error_is_retried_a_few_times"),
-    Bound("the sink tries for 30 s to reach it", 30, "squall_io.spark.sink.sink_writer:START_SECONDS",
+    Bound("a session without sinks is stopped after 30 s", 30, "squall_io.spark.sink.epoch_writer:LINGER",
+          "squall_io/test_sessions_linger.py::test_the_next_user_gets_the_same_session_and_the_last_one_stops_it_in_the_end"),
+    Bound("the sink tries for 30 s to reach it", 30, "squall_io.spark.sink.sink_table:START_SECONDS",
           f"{WRITER}::test_opening_gives_up_after_a_while_and_releases_everything"),
 )
 
@@ -402,10 +404,22 @@ BOUNDS: Final = {
     "docs/running.md": RUNNING,
     "docs/state.md": (
         Bound(
+            "ends: by default after 1 s",
+            1,
+            "topology_api.epoch_rules:DEFAULT_SECS",
+            "topology_api/test_epoch_secs.py::test_an_epoch_lasts_as_long_as_the_longest_interval_of_a_staged_sink",
+        ),
+        Bound(
             "after 1 s, then with pauses that double up to a minute",
             1,
             "worker.tasks.stateful_bolt:FIRST_PAUSE",
             "local_cluster/test_stateful_bolts.py::test_a_timer_that_raises_is_tried_again_and_has_changed_nothing",
+        ),
+        Bound(
+            "with pauses that grow up to 10 s",
+            10,
+            "worker.loop.store_calls:LONGEST_PAUSE",
+            "worker/test_epoch_store.py::test_pauses_double_up_to_ten_seconds",
         ),
         Bound(
             "A store that does not answer is named after five seconds",

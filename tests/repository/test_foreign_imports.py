@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": (
         "topology_api/state_rules.py",
+        "topology_api/state_types.py",
         "worker/state/codecs.py",
         "worker/state/merging.py",
         "worker/state/saving.py",
@@ -47,7 +48,7 @@ MAY_IMPORT = {
     "nacl": ("squall/security/sealing.py",),
     "pandas": ("squall_io/spark/",),
     "py4j": ("squall_io/spark/",),
-    "pyarrow": ("squall_io/spark/",),
+    "pyarrow": ("squall_io/files/parquet.py", "squall_io/spark/"),
     "pyspark": ("squall_io/spark/",),
     "rich": ("squall_cli/",),
     "sqlalchemy": ("squall_io/sql/",),
@@ -85,7 +86,8 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/sockets.py",
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
-    "worker/loop/epoch_store.py",  # a thread that calls the store
+    "worker/loop/epoch_store.py",  # the host's name, and a check of the folder
+    "worker/loop/store_calls.py",  # a thread that calls the store
     "worker/state/contents.py",  # sleeps for 0 s: lets the task finish a change that another thread has seen half of
     "worker/state/readable.py",  # io.BytesIO: an unpickler reads a file
     "worker/tasks/runners.py",

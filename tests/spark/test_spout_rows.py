@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from local_cluster import LocalCluster
 from local_cluster.testing import complete_topology
 from squall.stores.files import OpenStore
+from squall_io.files import FileSink
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.tables import agree_on_schema
@@ -119,6 +122,38 @@ def test_several_tasks_share_the_batches_and_a_second_run_continues_where_the_fi
     assert sorted(number for (number,) in done.emitted("rows")) == list(range(50))
     again = complete_topology(topology(CommittedRows(files.root, "number", positions=positions), 2))
     assert again.emitted("rows") == []
+
+
+def test_with_a_state_path_a_killed_topology_goes_on_behind_its_last_commit(
+    spark: SparkSession, files: OpenStore, tmp_path: Path
+) -> None:
+    task = SinkTask(files, "number bigint", file_format="json")
+    for batch in range(6):
+        task.write(spark, [(10 * batch + row,) for row in range(10)], committed=float(batch))
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+    for last in (False, True):
+        builder = TopologyBuilder("reader", {**conf, "topology.max.spout.pending": 3})
+        builder.set_spout("rows", SlowRows(files.root, "number"), parallelism=2)
+        builder.set_bolt("out", FileSink(tmp_path / "out", "jsonl")).shuffle_grouping("rows")
+        parquet = FileSink(tmp_path / "parquet", "parquet", schema="number bigint NOT NULL")
+        builder.set_bolt("parquet", parquet).shuffle_grouping("rows")
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(builder.build())
+            cluster.advance(200 if last else 0.45)
+            assert last or cluster.status("reader").components["rows"].emitted < 60
+    texts = [path.read_text() for path in (tmp_path / "out").glob("*.jsonl")]
+    rows = [json.loads(line)["number"] for text in texts for line in text.splitlines()]
+    assert sorted(rows) == list(range(60))
+    frame = spark.read.parquet(str(tmp_path / "parquet"))
+    assert sorted(row.number for row in frame.collect()) == list(range(60))
+    assert len(list((tmp_path / "parquet").glob("*.parquet"))) > 1
+
+
+class SlowRows(CommittedRows):
+    """Emits some 50 rows a second in each task."""
+
+    def next_tuple(self) -> float:
+        return max(super().next_tuple() or 0.0, 0.02)
 
 
 def test_a_file_that_differs_from_its_commit_is_named_and_gives_no_row(

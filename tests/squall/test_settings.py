@@ -266,3 +266,19 @@ def test_an_unreadable_site_file_is_reported_with_the_reason(tmp_path: Path) -> 
     (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
     assert "UTF-8" in problems(load_site, tmp_path / "bytes.yaml")[0]
     assert "directory" in problems(load_site, tmp_path)[0]
+
+
+@pytest.mark.parametrize(
+    ("conf", "text"),
+    [
+        ({"topology.state.path": "hdfs:///state"}, "names no host: set topology.state.webhdfs, too"),
+        ({"topology.state.path": "file:///a/../b"}, "it has '..' in it"),
+        ({"topology.state.path": "hdfs://me:secret@host/state"}, "it contains a password"),
+        ({"topology.state.path": "hdfs://host:port/state"}, "'port' is not a port"),
+    ],
+)
+def test_a_path_that_cannot_hold_state_is_refused(conf: dict[str, object], text: str) -> None:
+    (problem,) = problems(merged, topology(), overrides=Overrides(topology=conf))
+    assert text in problem
+    assert "secret" not in problem
+    merged(topology(), overrides=Overrides(topology={"topology.state.path": "hdfs://host:9000/state"}))

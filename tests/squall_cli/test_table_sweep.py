@@ -19,7 +19,7 @@ from squall_io.spark.manifest.claims import Superseded, read_claim
 from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
-from squall_io.spark.sink import sink_writer as sink_life
+from squall_io.spark.sink import sink_table as sink_life
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_io.sink_world import MadeUpWriter, SinkWorld

@@ -112,7 +112,7 @@ def test_paths_without_state_are_refused_and_nothing_is_created(tmp_path: Path, 
         result = state("list", path)
         assert (result.exit_code, why in result.stderr) == (1, True), result.stderr
     assert sorted(tmp_path.rglob("*")) == before
-    result = state("list", "hdfs://namenode/state")
+    result = state("list", "s3://bucket/state")
     assert (result.exit_code, "give a folder of this host" in result.stderr) == (2, True)
 
 

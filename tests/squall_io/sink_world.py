@@ -21,7 +21,8 @@ import pytest
 from squall.stores.files import FilesUnavailable
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.sink import sink_writer as sink_life
+from squall_io.spark.sink import sink_table as sink_life
+from squall_io.spark.sink.epoch_writer import EpochWriter
 from squall_io.spark.sink.errors import Retries
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.sink_writer import SinkWriter
@@ -92,7 +93,7 @@ class MadeUpLease:
             self.session = self.world.new_session()
         return self.session
 
-    def release(self) -> None:
+    def release(self, linger: float = 0.0) -> None:
         """Set by the tests."""
         self.released = True
 
@@ -137,6 +138,15 @@ class SinkWorld:
         schema: str = SCHEMA,
     ) -> SinkWriter:
         """A task of the sink, not opened yet."""
+        return SinkWriter(*self._task(incarnation, index, parallelism, schema), self._at)
+
+    def epoch_life(self, index: int = 0, parallelism: int = 1) -> EpochWriter:
+        """A task of the sink in a topology with epochs, not opened yet."""
+        return EpochWriter(*self._task((1, 0), index, parallelism, SCHEMA), self._at)
+
+    def _task(
+        self, incarnation: tuple[int, int], index: int, parallelism: int, schema: str
+    ) -> tuple[SinkSettings, Context]:
         settings = SinkSettings("/table", parse_schema(schema), "parquet", (), None, None, {})
         self.context = context = SimpleNamespace(
             topology="words",
@@ -149,7 +159,7 @@ class SinkWorld:
             progress=self._note_progress,
             stopped=False,
         )
-        return SinkWriter(settings, cast(Context, context), self._at)
+        return settings, cast(Context, context)
 
     def rows(self, count: int, text: str = "rows") -> Any:
         """A stand-in for an Arrow table."""

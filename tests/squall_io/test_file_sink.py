@@ -8,6 +8,8 @@ import logging
 import os
 import random
 import signal
+from datetime import datetime, timezone
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -109,7 +111,11 @@ def test_a_rename_that_fails_can_be_made_again(tmp_path: Path, monkeypatch: pyte
     [
         ({"folder": "out"}, "write it from the root"),
         ({"folder": 5}, "folder is 5"),
-        ({"format": "parquet"}, "format is 'parquet'"),
+        ({"format": "csv"}, "format is 'csv' (str): give one of 'lines', 'jsonl', 'parquet'"),
+        ({"format": "parquet"}, "format 'parquet' needs schema="),
+        ({"format": "parquet", "schema": "a strin"}, "strin"),
+        ({"format": "parquet", "schema": "a int", "fields": "a"}, "the names in schema say what is written"),
+        ({"schema": "a int"}, "it is for format 'parquet', and the format is 'lines'"),
         ({"fields": ["a", "b"]}, "format 'lines' writes one field"),
         ({"fields": []}, "give names of fields"),
         ({"fields": [1], "format": "jsonl"}, "give names of fields"),
@@ -196,3 +202,82 @@ def test_each_tuple_is_in_one_file_when_the_worker_is_killed_again_and_again(tmp
         cluster.wait("words", 60)
     rows = [json.loads(line) for text in visible(folder).values() for line in text.splitlines()]
     assert sorted(row["number"] for row in rows) == list(range(3_000))
+
+
+SCHEMA = "word string NOT NULL, times bigint, price decimal(10,2), at timestamp, tags array<string>"
+GOOD: dict[str, Any] = {
+    "word": "größe", "times": 2**40, "price": Decimal("12.50"), "at": datetime(2026, 11, 28, 12, tzinfo=timezone.utc),
+    "tags": ["a", None],
+}  # fmt: skip
+
+
+def test_parquet_files_have_the_columns_of_the_schema(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    nothing = {**dict.fromkeys(GOOD), "word": ""}
+    run = run_bolt(
+        FileSink(tmp_path, "parquet", schema=SCHEMA), [{**GOOD, "more": 1}, {**nothing, "more": 2}]
+    )
+    assert run.failed() == []
+    [path] = [path for path in tmp_path.iterdir() if path.name != ".staging"]
+    assert path.name.endswith(".parquet")
+    table = pq.read_table(path)
+    assert table.to_pylist() == [GOOD, nothing]
+    assert [str(field.type) for field in table.schema] == [
+        "string", "int64", "decimal128(10, 2)", "timestamp[us, tz=UTC]", "list<element: string>",
+    ]  # fmt: skip
+    assert not table.schema.field("word").nullable
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "text"),
+    [
+        ("word", None, "field 'word'"),
+        ("word", 5, "field 'word'"),
+        ("times", 2**63, "field 'times'"),
+        ("times", "7", "field 'times'"),
+        ("price", Decimal("0.001"), "field 'price'"),
+        ("at", datetime(2026, 11, 28), "field 'at'"),
+        ("tags", ["a", 7], "field 'tags[1]'"),
+    ],
+)
+def test_a_value_that_does_not_fit_its_column_fails_alone(
+    tmp_path: Path, field: str, value: Any, text: str
+) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    run = run_bolt(FileSink(tmp_path, "parquet", schema=SCHEMA), [{**GOOD, field: value}, GOOD])
+    [(_, failure)] = run.failed()
+    assert text in str(failure.error)
+    [path] = [path for path in tmp_path.iterdir() if path.name != ".staging"]
+    assert pq.read_table(path).to_pylist() == [GOOD]
+
+
+def test_without_pyarrow_the_sink_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.files.parquet.find_spec", lambda name: None)
+    with pytest.raises(SquallError, match="install Squall with its extra `parquet`"):
+        opened(tmp_path, format="parquet", schema="a int")
+
+
+def test_build_refuses_inputs_without_a_column() -> None:
+    with pytest.raises(InvalidTopology, match="has no field 'c' to write"):
+        to_files(FileSink("/out", "parquet", schema="a int, c string"), "a", "b")
+    to_files(FileSink("/out", "parquet", schema="b string"), "a", "b")
+
+
+def test_each_tuple_is_in_one_parquet_file_after_restarts(tmp_path: Path) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    draw, folder = random.Random(5), tmp_path / "out"
+    conf = {
+        "topology.state.path": f"file://{tmp_path}/state",
+        "topology.epoch.secs": 0.5,
+        "topology.workers": 2,
+    }
+    for last in (False, False, True):
+        sink = FileSink(folder, "parquet", schema="number bigint, word string")
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(words_to_rows(Finite(300, 100), Pass(0.05), sink), conf)
+            cluster.advance(60 if last else draw.uniform(0.4, 1.5))
+    names = sorted(path.name for path in folder.iterdir() if path.name != ".staging")
+    assert sorted(pq.read_table(folder)["number"].to_pylist()) == list(range(300))
+    assert len(names) > 3 and all(name.endswith(".parquet") for name in names)

@@ -18,7 +18,8 @@ from squall_io.spark.manifest.tables import TableMismatch
 from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.sink.errors import UNKNOWN_TRIES, NotCommitted
-from squall_io.spark.sink.sink_writer import START_SECONDS, SinkWriter
+from squall_io.spark.sink.sink_table import START_SECONDS
+from squall_io.spark.sink.sink_writer import SinkWriter
 from tests.squall_io.memory_files import Step
 from tests.squall_io.sink_world import Killed, SinkWorld, gated
 

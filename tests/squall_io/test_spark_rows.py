@@ -70,14 +70,17 @@ class Raises(dict[str, int]):
 
 def taken(kind: str, value: object, **table: Any) -> object:
     """The conversion of a value for a type."""
-    columns, bad = RowChecker(parse_schema(f"v {kind}"), **table).split([(value,)])
-    assert bad == []
+    checker = RowChecker(parse_schema(f"v {kind}"), **table)
+    columns, bad = checker.split([(value,)])
+    assert bad == [] and checker.problem_of((value,)) is None
     return columns.values[0][0]
 
 
 def said(kind: str, value: object, **table: Any) -> str:
     """The error for a value that a type does not accept."""
-    columns, bad = RowChecker(parse_schema(f"v {kind}"), **table).split([(value,)])
+    checker = RowChecker(parse_schema(f"v {kind}"), **table)
+    columns, bad = checker.split([(value,)])
+    assert [checker.problem_of((value,))] == [why for _, why in bad]
     assert columns.rows == 0
     assert [len(values) for values in columns.values] == [0]
     assert [position for position, _ in bad] == [0]

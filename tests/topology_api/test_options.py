@@ -28,8 +28,9 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.on.outage": "wait",
     "topology.outage.give.up.secs": 3600,
     "topology.state.path": None,
+    "topology.state.webhdfs": None,
     "topology.require": None,
-    "topology.epoch.secs": 1.0,
+    "topology.epoch.secs": None,
     "topology.epoch.uncommitted": 1_000_000,
     "topology.epoch.keep": 10,
     "topology.bolt.hang.secs": 60,
@@ -189,3 +190,26 @@ def test_a_configuration_that_is_no_mapping_is_one_problem(conf: object) -> None
 def test_all_problems_come_at_once_including_wrong_keys() -> None:
     conf: dict[Any, Any] = {"topology.workers": 0, 3: 4, "": 1, "topology.nope": 1, "mine": {1}}
     assert len(problems_of(conf)) == 5
+
+
+@pytest.mark.parametrize(
+    "path", ["file:///state", "hdfs://namenode:9000/squall/state", "hdfs:///state", "hdfs://ha/s"]
+)
+def test_the_state_may_be_on_this_machine_or_on_hdfs(path: str) -> None:
+    assert not problems_of({"topology.state.path": path}, "topology")
+
+
+@pytest.mark.parametrize(
+    "path", ["state", "/state", "file:///", "file://host/a", "s3://bucket/a", "hdfs://host", "hdfs:///"]
+)
+def test_other_places_of_the_state_are_refused(path: str) -> None:
+    [problem] = problems_of({"topology.state.path": path}, "topology")
+    assert f"{path!r}: give a folder as file:///path or hdfs://host:port/path, or null for memory" in problem
+
+
+def test_addresses_of_webhdfs_are_checked() -> None:
+    for good in ("nn:9870", "http://nn:9870", "https://[::1]:9871/", "nn1:9870, nn2:9870"):
+        assert not problems_of({"topology.state.webhdfs": good}, "topology"), good
+    for bad in ("nn", "ftp://nn:1", "nn:9870/webhdfs", "nn1:9870,", "nn:web", ""):
+        [problem] = problems_of({"topology.state.webhdfs": bad}, "topology")
+        assert "give HOST:PORT, http://HOST:PORT or https://HOST:PORT" in problem

@@ -242,7 +242,14 @@ class Net:
 
     def kill(self, name: str) -> None:
         """The process of a worker dies without a message."""
-        self.nodes.pop(name).carrier.close()
+        node = self.nodes.pop(name)
+        node.carrier.close()
+        node.worker.asyncio_driver.stop()  # its coroutines go with it
+
+    def stop_coroutines(self) -> None:
+        """The test is over."""
+        for node in self.nodes.values():
+            node.worker.asyncio_driver.stop()
 
     def restart(self, name: str) -> None:
         """Its supervisor starts it again."""

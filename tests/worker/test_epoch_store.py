@@ -18,7 +18,8 @@ from worker.epochs.snapshot_files import (
     TaskSnapshot,
     encode_snapshot,
 )
-from worker.loop.epoch_store import EpochFiles, ThreadCalls
+from worker.loop.epoch_store import EpochFiles
+from worker.loop.store_calls import Attempts, ThreadCalls
 
 LEAD = LeadRecord("a:1", "a", 1)
 
@@ -66,7 +67,7 @@ def test_a_sweep_leaves_what_a_commit_names(files: EpochFiles, tmp_path: Path) -
 
 
 def test_a_call_is_made_until_the_store_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("worker.loop.store_calls.FIRST_PAUSE", 0.001)
     answered, tries = threading.Event(), 0
     times: list[tuple[float | None, float]] = []
     clock = iter(range(1_000))
@@ -110,7 +111,7 @@ def test_what_the_present_call_does_and_when_the_last_commit_was_written_is_know
 
 def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answer decides what comes next; but there is a pause, so that a full disk does not keep a processor busy."""
-    monkeypatch.setattr("worker.loop.epoch_store.FIRST_PAUSE", 0.001)
+    monkeypatch.setattr("worker.loop.store_calls.FIRST_PAUSE", 0.001)
     answered = threading.Event()
     calls = ThreadCalls("words", answered.set)
     tries = 0
@@ -126,7 +127,7 @@ def test_a_put_whose_answer_is_lost_is_not_made_again_by_itself(monkeypatch: pyt
         assert answered.wait(60)
         assert calls.answers.pop()[1:] == (PutAnswer.UNKNOWN, None)
         assert calls.waits_for == "no space left on device"
-        assert calls._pause == pytest.approx(pause)
+        assert calls.pause == pytest.approx(pause)
     assert tries == 3
     calls.stop()
 
@@ -154,3 +155,9 @@ def test_a_folder_that_cannot_be_looked_at_now_is_waited_for(
         ):
             files.records_after(0)
     assert files.records_after(0) == []
+
+
+def test_pauses_double_up_to_ten_seconds() -> None:
+    attempts = Attempts(lambda: 0.0)
+    pauses = [attempts.next_pause() for _ in range(9)]
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])

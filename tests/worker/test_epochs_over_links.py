@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from squall.values import Incarnation
+from tests.local_cluster.cycle_of_words import Around, around, wanted_visits
+from tests.local_cluster.keeping_words import Async, AsyncRich, Batches, Gathers
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
@@ -138,6 +140,72 @@ def test_each_worker_may_die_and_messages_be_lost_and_each_tuple_counts_once(
     run(net, 60, 1000)
     net.run(3)
     assert counts_of(net) == wanted(1000)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
+@pytest.mark.parametrize("kind", ["acks itself", "batches", "async", "async and acks itself"])
+def test_what_bolts_have_in_their_hands_when_a_worker_dies_counts_once(
+    tmp_path: Path, kind: str, seed: int
+) -> None:
+    draw = Random(f"{kind}/{seed}")
+    between: dict[str, Bolt] = {
+        "acks itself": Gathers(draw.choice([7, 100]), 0.1),
+        "batches": Batches(draw.choice([7, 100]), 0.4, 0.1),
+        "async": Async(draw.choice([0.01, 0.3]), 0.1),
+        "async and acks itself": AsyncRich(0.2, 0.1),
+    }
+    net = net_of(tmp_path, InMemory(), Faults(draw, lose=0.01), 300, between=between[kind])
+    net.start()
+    for _ in range(4):
+        net.run(draw.uniform(0.3, 0.9))
+        name = draw.choice(sorted(net.hosts))
+        net.kill(name)
+        net.run(draw.uniform(0.0, 0.3))
+        net.restart(name)
+    run(net, 60, 300)
+    net.run(3)
+    assert counts_of(net) == wanted(300)
+    net.stop_coroutines()
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))])
+@pytest.mark.parametrize("through", [False, True], ids=["to itself", "two bolts"])
+def test_each_round_of_a_cycle_counts_once_whichever_worker_dies(
+    tmp_path: Path, through: bool, seed: int
+) -> None:
+    draw = Random(f"cycle/{through}/{seed}")
+    conf: dict[str, Any] = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.1}
+    conf |= {"topology.queue.size": draw.choice([16, 4096])}
+    topology = around(Words(300, 600), Around(0.1), 2, through)
+    hosts = {"a": ["words/0", "around/0"], "b": ["around/1"], "c": ["newest/0"]}
+    if through:
+        hosts["c"] += ["back/0", "back/1"]
+    net = Net(topology, hosts, InMemory(), Faults(draw, lose=0.01), conf)
+    net.start()
+    for _ in range(3):
+        net.run(draw.uniform(0.2, 0.5))
+        name = draw.choice(sorted(net.hosts))
+        net.kill(name)
+        net.run(draw.uniform(0.0, 0.2))
+        net.restart(name)
+    rounds = {word: values[:2] for word, values in wanted_visits(300).items()}
+    net.run(60, lambda: rounds_of_net(net) == rounds or bool(problems_of(net)))
+    net.run(1)
+    assert problems_of(net) == []
+    assert rounds_of_net(net) == rounds
+
+
+def rounds_of_net(net: Net) -> dict[str, tuple[int, int]]:
+    """word -> (rounds, how many have left), over the tasks of all workers."""
+    found: dict[str, tuple[int, int]] = {}
+    for node in net.nodes.values():
+        for task in node.worker.tasks.values():
+            if isinstance(task, StatefulBoltTask) and task.spec.id == "around":
+                for word in WORD_LIST:
+                    if contents.has_state(task.states, canonical(word)):
+                        values = contents.read(task.states, word)
+                        found[word] = (values["rounds"], values["left"])
+    return found
 
 
 def reassign(net: Net, hosts: dict[str, list[str]], draw: Random) -> None:

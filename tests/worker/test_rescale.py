@@ -25,7 +25,7 @@ from topology_api import (
     ValueState,
 )
 from worker.epochs.after_commit import EpochOutcome
-from worker.epochs.records import SnapshotFile
+from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale, files_for, misfits
@@ -230,8 +230,23 @@ def test_a_task_reads_its_own_snapshot_unless_the_number_of_tasks_is_another_one
 
 
 def test_what_does_not_fit_is_named() -> None:
-    assert misfits(["a/0", "b/0", "c/0"], ["a/0", "a/1", "b/0", "b/1", "d/0"], ["a"]) == [
-        "component 'c' is gone",
-        "component 'd' is new",
-        "spout 'a' has 2 tasks and had 1, and has no merge_positions",
+    plan = plan_of(2)
+    here = list(plan.names.values())
+    before = {name: SnapshotFile("file", "d") for name in here}
+    assert misfits(CommitRecord("t", 1, 1, before), here, plan.topology) == []
+    [spout] = plan.topology.spouts
+    more = {**before, f"{spout.id}/9": SnapshotFile("file", "d")}
+    assert misfits(CommitRecord("t", 1, 1, more), here, plan.topology) == [
+        f"spout {spout.id!r} has 1 tasks and had 2, and has no merge_positions"
     ]
+
+
+def test_components_may_go_and_come_unless_the_input_of_a_new_one_has_ended() -> None:
+    plan = plan_of(2)
+    here = list(plan.names.values())
+    [spout] = plan.topology.spouts
+    files = {name: SnapshotFile("file", "d") for name in ("gone/0", "gone/1", f"{spout.id}/0")}
+    assert misfits(CommitRecord("t", 1, 1, files), here, plan.topology) == []
+    found = misfits(CommitRecord("t", 1, 1, files, (f"{spout.id}/0",)), here, plan.topology)
+    assert f"bolt 'keeps' is new and reads {spout.id!r}, whose input has ended" in found
+    assert Rescale(plan, {"gone": 2, spout.id: 1}).changed == frozenset()

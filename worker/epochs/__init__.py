@@ -37,6 +37,14 @@ smaller numbers are void. An epoch belongs to one assignment: every change is a 
 which the spouts stop. Completion and the end of a killed topology are a record, too, written after all that is committed is
 visible.
 
+**A version on trial commits nothing** (`coordinator`). It ends an epoch and holds the commit back until nothing can roll the
+version back any more. So the log still ends with the epoch at which it took over, and a version that returns goes on from that.
+To the log a version that returns is a later submission, so that no process of the one that was rolled back leads after it.
+
+**A submission may begin elsewhere** (`starting`, `log`): its first lead names a kept epoch, of this log or of another, whose
+snapshots were copied. It counts until the submission's first commit; a lead of another submission before that forgets it. What
+components that are gone have left is part of every commit, until an operator's record says that it was deleted.
+
 **The barrier does not wait behind back-pressure** (`participant`, `delivery`). Rows still in outboxes when a task snapshots
 are part of its snapshot; the barrier goes out ahead of them, without credit, and to their receiver they are tuples of the
 next epoch. A window of credit belongs to a pair of tasks, so that frames held behind one task's barrier never starve its

@@ -8,10 +8,15 @@
 | RESTORING | step one of a rewind: tasks return to the last commit | every task has answered |
 | OPEN | tasks run, and no barrier is under way | the interval, a planned change, a kill |
 | ALIGNING | barriers are under way | every task's snapshot is written |
+| HELD | the snapshots are written, and the version is on trial: nothing is committed | the end of the trial |
 | COMMITTING | the `CommitRecord` is being written | the record stands |
 | HALTED | spouts have stopped for a planned change, and their last epoch is committed | a new assignment |
 | ENDING | the `EndRecord` is being written | the record stands |
 | ENDED, DEPOSED | nothing more is done; another coordinator may lead | |
+
+A version on trial commits nothing: its first commit is one from which no earlier version can go on. So if it is rolled back,
+the log still ends with the epoch at which it took over. The caller may unset `on_trial` only when nothing can roll the
+version back any more.
 
 A record that is being written is settled before anything else is decided (`log`). What the coordinator tells tasks, it tells
 after the record that says so stands. An epoch belongs to one assignment: every change of it is a rewind.
@@ -21,7 +26,7 @@ Must not know: stores, links, clocks (times come as arguments), what tasks do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -61,8 +66,10 @@ from worker.epochs.records import (
     LogRecord,
     RewindRecord,
     SnapshotFile,
+    StartPoint,
 )
 from worker.epochs.snapshot_files import SweepFiles, sweep_of
+from worker.epochs.starting import FetchStart, NoSuchEpoch, start_of
 
 
 class EpochPhase(Enum):
@@ -74,6 +81,7 @@ class EpochPhase(Enum):
     RESTORING = auto()
     OPEN = auto()
     ALIGNING = auto()
+    HELD = auto()
     COMMITTING = auto()
     HALTED = auto()
     ENDING = auto()
@@ -89,7 +97,8 @@ FOLLOWS: Final[dict[EpochPhase, frozenset[EpochPhase]]] = {
     P.REWINDING: frozenset({P.RESTORING, P.ENDING}),
     P.RESTORING: frozenset({P.OPEN, P.REWINDING, P.ENDING}),
     P.OPEN: frozenset({P.ALIGNING, P.REWINDING, P.ENDING}),
-    P.ALIGNING: frozenset({P.COMMITTING, P.REWINDING, P.ENDING}),
+    P.ALIGNING: frozenset({P.HELD, P.COMMITTING, P.REWINDING, P.ENDING}),
+    P.HELD: frozenset({P.COMMITTING, P.REWINDING, P.ENDING}),
     P.COMMITTING: frozenset({P.OPEN, P.HALTED, P.REWINDING, P.ENDING}),
     P.HALTED: frozenset({P.REWINDING, P.ENDING}),
     P.ENDING: frozenset({P.ENDED}),
@@ -97,7 +106,7 @@ FOLLOWS: Final[dict[EpochPhase, frozenset[EpochPhase]]] = {
     P.DEPOSED: frozenset(),
 }
 #: Phases in which a record of the leader may be begun.
-LEADING: Final = frozenset({P.RESTORING, P.OPEN, P.ALIGNING, P.HALTED})
+LEADING: Final = frozenset({P.RESTORING, P.OPEN, P.ALIGNING, P.HELD, P.HALTED})
 
 
 class IllegalPhase(Exception):
@@ -127,7 +136,17 @@ class EpochsEnded:
     reason: str
 
 
-CoordinatorEffect = PutRecord | ReadLog | SendToTask | SweepFiles | ReadyForChange | EpochsEnded | LeadLost
+CoordinatorEffect = (
+    PutRecord
+    | ReadLog
+    | SendToTask
+    | SweepFiles
+    | ReadyForChange
+    | EpochsEnded
+    | LeadLost
+    | FetchStart
+    | NoSuchEpoch
+)
 
 
 class Coordinator:
@@ -141,14 +160,17 @@ class Coordinator:
         interval: float,
         keep: int = 10,
         submission: str = "",
+        start: tuple[str, int | None] | None = None,
     ) -> None:
         """`leader`: an id that no other life has. `tasks`: "component/index" -> incarnation. `submission`: to which `version`
-        belongs; a later one leads whatever its version."""
+        belongs; a later one leads whatever its version. `start`: the epoch with which the submission begins, (the path of
+        another log or "", its number or None); None: with the last commit."""
         self.leader = leader
         self.version = version
         self.submission = submission
         self.tasks = dict(tasks)
         self.interval = interval
+        self.start_wanted = start
         self.view = LogView(keep)
         self.writer = LogWriter(self.view, leader)
         self.phase = P.READING
@@ -163,6 +185,8 @@ class Coordinator:
         self.last = False
         self.rewind_wanted = False
         self.change_wanted = False
+        #: Whether an earlier version may have to go on from the last commit. The caller sets this; the next `tick` follows.
+        self.on_trial = False
         #: Until when the last epoch of a killed topology may take.
         self.deadline: float | None = None
         #: For people.
@@ -178,6 +202,8 @@ class Coordinator:
         """Do what is due."""
         if self.deadline is not None and now >= self.deadline and self.phase in LEADING:
             return self.end(KILLED, now)
+        if self.phase is P.HELD and not self.on_trial:
+            return self.commit()
         done = self.end_if_done(now)
         if not done and self.phase is P.OPEN and (now >= self.next_begin or self.stopping):
             return self.begin_end(now)
@@ -260,14 +286,21 @@ class Coordinator:
                 found += self.claim()
         return found
 
-    def claim(self) -> list[CoordinatorEffect]:
-        """Lead, unless a newer assignment of the same submission has a leader."""
+    def claim(self, found: CommitRecord | None = None) -> list[CoordinatorEffect]:
+        """Lead, unless a newer assignment of the same submission has a leader. `found`: what `FetchStart` has asked for."""
+        start = StartPoint(found, foreign=True) if found is not None else None
+        if start is None and self.start_wanted is not None and not self.view.has_led(self.submission):
+            wanted = start_of(self.view, *self.start_wanted)
+            if not isinstance(wanted, StartPoint):
+                return [wanted]
+            start = wanted
         self.version += self.view.base_of(self.submission)
         if self.version < self.view.assignment:
             self.phase = P.DEPOSED
             return [LeadLost()]
         self.enter(P.CLAIMING)
-        return self.write(LeadRecord(self.writer.new_token(), self.leader, self.version, self.submission))
+        token = self.writer.new_token()
+        return self.write(LeadRecord(token, self.leader, self.version, self.submission, start))
 
     def write(self, record: LogRecord) -> list[CoordinatorEffect]:
         """Begin to write a record."""
@@ -316,12 +349,14 @@ class Coordinator:
         newest = self.view.newest
         files = newest.files if newest is not None else {}
         version = self.version - self.view.base_of(self.submission)
-        counts = dict(Counter(name.partition("/")[0] for name in files))
+        counts = dict(Counter(map(component_of, files)))
         sent = []
         for task, incarnation in self.tasks.items():
-            component = task.partition("/")[0] + "/"
-            own = {name: file for name, file in files.items() if name.startswith(component)}
-            message = RestoreTask(self.view.rewind, self.view.epoch, own, version, self.view.lineage, counts)
+            component = component_of(task)
+            own = {name: file for name, file in files.items() if component_of(name) == component}
+            message = RestoreTask(
+                self.view.rewind, self.view.epoch, own, version, self.view.present_lineage, counts
+            )
             sent.append(SendToTask(task, incarnation, message))
         return sent
 
@@ -366,11 +401,19 @@ class Coordinator:
             self.finished.add(task)
         if not self.may_commit():
             return []
+        return self.commit()
+
+    def commit(self) -> list[CoordinatorEffect]:
+        """Commit the epoch whose snapshots are there, unless an earlier version may have to go on from the last commit."""
+        if self.on_trial:
+            self.enter(P.HELD)
+            return []
         self.enter(P.COMMITTING)
         view = self.view
         finished = tuple(sorted(self.finished))
+        files = {**left_behind(view.newest, self.tasks), **self.files}
         return self.write(
-            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, self.files, finished)
+            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished)
         )
 
     def may_commit(self) -> bool:
@@ -394,7 +437,7 @@ class Coordinator:
     def sweep(self) -> SweepFiles:
         """Return what may be removed from the store."""
         view = self.view
-        return sweep_of(view.commits, view.rewind, view.epoch)
+        return sweep_of(view.kept, view.rewind, view.epoch)
 
     # The end.
 
@@ -413,3 +456,15 @@ class Coordinator:
         """Write that no epoch follows."""
         self.enter(P.ENDING)
         return self.write(EndRecord(self.writer.new_token(), self.view.epoch, reason))
+
+
+def component_of(task: str) -> str:
+    """Return the component of "component/index"."""
+    return task.partition("/")[0]
+
+
+def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, SnapshotFile]:
+    """Return the snapshots of components that a topology does not have any more: a later version may have them again."""
+    here = {component_of(task) for task in tasks}
+    there = newest.files if newest is not None else {}
+    return {task: file for task, file in there.items() if component_of(task) not in here}

@@ -13,8 +13,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Final
 
-from worker.epochs.records import BadLog, CommitRecord, EndRecord, LeadRecord, LogRecord
+from worker.epochs.records import (
+    BadLog,
+    CommitRecord,
+    DropRecord,
+    EndRecord,
+    LeadRecord,
+    LogRecord,
+    RewindRecord,
+    SnapshotFile,
+    StartPoint,
+    edited,
+)
+
+#: Of how many earlier submissions the last commit is kept.
+KEPT_SWITCHES: Final = 5
 
 
 @dataclass(slots=True)
@@ -40,17 +55,45 @@ class LogView:
     #: attempts have the same number, and what an outside system got for a void epoch is never mistaken for a later one's.
     next_epoch: int = 0
     commits: list[CommitRecord] = field(default_factory=list)
+    #: The last commits of the submissions before the one that has committed last: what `--state` may want back.
+    switches: list[CommitRecord] = field(default_factory=list)
+    #: The submissions that have led last, and that have committed last.
+    led_by: str = ""
+    committed_by: str = ""
+    #: Where the submission that leads has begun, until it commits; and what its lineage will be then.
+    start: StartPoint | None = None
+    next_lineage: str = ""
+    #: What operators have deleted: see `DropRecord`.
+    edits: dict[str, SnapshotFile | None] = field(default_factory=dict)
     end: EndRecord | None = None
 
     @property
     def newest(self) -> CommitRecord | None:
-        """The last commit."""
+        """The commit to which tasks return."""
+        if self.start is not None:
+            return self.start.commit
         return self.commits[-1] if self.commits else None
 
     @property
     def epoch(self) -> int:
-        """The number of the last commit; 0: there is none."""
-        return self.commits[-1].epoch if self.commits else 0
+        """The number of this commit; 0: there is none."""
+        newest = self.newest
+        return newest.epoch if newest is not None else 0
+
+    @property
+    def present_lineage(self) -> str:
+        """The lineage of what is committed next."""
+        return self.next_lineage if self.start is not None and self.start.foreign else self.lineage
+
+    @property
+    def kept(self) -> list[CommitRecord]:
+        """The commits whose snapshots are kept."""
+        starts = [self.start.commit] if self.start is not None else []
+        return [*self.switches, *self.commits, *starts]
+
+    def has_led(self, submission: str) -> bool:
+        """Return whether a submission has led, in any of its times with the name."""
+        return any(submission_of(each) == submission_of(submission) for each in self.bases)
 
     def add(self, record: LogRecord) -> None:
         """Add the record after the last one. Raises BadLog."""
@@ -58,11 +101,14 @@ class LogView:
         self.lineage = self.lineage or record.token
         if isinstance(record, LeadRecord):
             self.leader, self.end = record.leader, None
+            self.begin_submission(record)
             self.rewinds = self.rewinds + 1 if record.submission == self.submission else 0
             self.submission = record.submission
             if record.submission:
                 self.bases.setdefault(record.submission, self.assignment)
             self.begin_rewind(record.assignment)
+        elif isinstance(record, DropRecord) and self.rewind:
+            self.drop(record)
         elif self.end is not None or not self.rewind:
             raise BadLog(f"record {self.last} of the log of epochs: {record} without a leader")
         elif isinstance(record, CommitRecord):
@@ -71,14 +117,41 @@ class LogView:
                     f"record {self.last} of the log of epochs commits epoch {record.epoch} of rewind {record.rewind}, "
                     f"where epoch {self.next_epoch} of rewind {self.rewind} was expected: do not edit the log"
                 )
-            self.commits.append(record)
-            del self.commits[: -self.keep]
-            self.next_epoch += 1
+            self.commit(edited(record, self.edits))
         elif isinstance(record, EndRecord):
             self.end = record
-        else:
+        elif isinstance(record, RewindRecord):
             self.rewinds += 1
             self.begin_rewind(record.assignment)
+
+    def begin_submission(self, record: LeadRecord) -> None:
+        """A submission leads, perhaps another one, and perhaps not from the last commit."""
+        submission = submission_of(record.submission)
+        if record.start is not None:
+            self.start, self.next_lineage = record.start, record.token
+            self.next_epoch = max(self.next_epoch, record.start.commit.epoch)
+        elif submission != self.led_by:
+            self.start = None
+        self.led_by = submission
+
+    def commit(self, record: CommitRecord) -> None:
+        """An epoch counts."""
+        if self.commits and self.committed_by != self.led_by:
+            self.switches.append(self.commits[-1])
+            del self.switches[:-KEPT_SWITCHES]
+        self.lineage, self.start = self.present_lineage, None
+        self.committed_by = self.led_by
+        self.commits.append(record)
+        del self.commits[: -self.keep]
+        self.next_epoch += 1
+
+    def drop(self, record: DropRecord) -> None:
+        """Snapshots were deleted. A commit that was being written meanwhile may name them once more."""
+        self.edits |= record.files
+        self.commits = [edited(each, self.edits) for each in self.commits]
+        self.switches = [edited(each, self.edits) for each in self.switches]
+        if self.start is not None:
+            self.start = StartPoint(edited(self.start.commit, self.edits), self.start.foreign)
 
     def base_of(self, submission: str) -> int:
         """Return what is added to the versions of a submission, so that they are higher than those of all before it."""
@@ -89,6 +162,11 @@ class LogView:
         self.rewind = self.last
         self.assignment = max(self.assignment, assignment)
         self.next_epoch += 1
+
+
+def submission_of(tenure: str) -> str:
+    """Return the submission whose tenure leads: `WorkerPlan.tenure` adds a number to those after the first."""
+    return tenure.partition("+")[0]
 
 
 class PutAnswer(Enum):

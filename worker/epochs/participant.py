@@ -34,6 +34,7 @@ from worker.epochs.messages import (
     RestoreTask,
     ResumeTask,
     RewindWanted,
+    Rows,
     SnapshotMarker,
     SnapshotWritten,
     TaskRestored,
@@ -191,6 +192,8 @@ class Participant:
         self.chain = SnapshotChain()
         #: The submission in which this process runs.
         self.submission = ""
+        #: Makes plain values of rows that came over the closing edges of cycles.
+        self.pack_recorded: Callable[[Rows], list[Any]] = lambda item: list(item.rows)
         self.after_commit = AfterCommit()
         self.showing = Showing(self.after_commit)
         self.phase = TaskPhase.IDLE
@@ -321,7 +324,7 @@ class Participant:
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
-        content.parked = self.parking.content(now)
+        content.parked = [*content.parked, *self.parking.content(now)]
         content.again = self.emissions.content()
         letters = self.parking.close(epoch)
         if letters:
@@ -355,7 +358,7 @@ class Participant:
             return []
         ending.written = True
         snapshot = ending.snapshot
-        snapshot.recorded = [(source, list(item.rows)) for source, item in self.alignment.recorded]
+        snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
         ending.data.finish(snapshot)
         return [WriteSnapshot(self.rewind, snapshot.epoch, ending.data)]

@@ -8,10 +8,12 @@ Must not know: who writes records, where they are kept.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from squall.exact_structs import build_type_info
 
@@ -33,18 +35,6 @@ class SnapshotFile(Struct, frozen=True):
     since: int = 0
 
 
-class LeadRecord(Struct, frozen=True, tag="lead"):
-    """A coordinator has begun to lead; each earlier one leads no longer."""
-
-    #: Identifies this record: no two attempts to write have the same token, so a writer that reads it back knows its own.
-    token: str
-    leader: str
-    #: The version of the assignment for which the coordinator was started.
-    assignment: int
-    #: The submission to which the assignment belongs. Versions begin at 1 in each; "": they never do.
-    submission: str = ""
-
-
 class CommitRecord(Struct, frozen=True, tag="commit"):
     """An epoch counts."""
 
@@ -57,11 +47,43 @@ class CommitRecord(Struct, frozen=True, tag="commit"):
     finished: tuple[str, ...] = ()
 
 
+class StartPoint(Struct, frozen=True):
+    """The epoch with which a submission begins, in place of the last commit. It counts until the submission's own first commit:
+    if another submission leads before that, the last commit does."""
+
+    commit: CommitRecord
+    #: Whether the epoch is of another log: then a new lineage begins with the first commit.
+    foreign: bool = False
+
+
+class LeadRecord(Struct, frozen=True, tag="lead"):
+    """A coordinator has begun to lead; each earlier one leads no longer."""
+
+    #: Identifies this record: no two attempts to write have the same token, so a writer that reads it back knows its own.
+    token: str
+    leader: str
+    #: The version of the assignment for which the coordinator was started.
+    assignment: int
+    #: The submission to which the assignment belongs. Versions begin at 1 in each; "": they never do.
+    submission: str = ""
+    #: Where the submission begins, if not with the last commit.
+    start: StartPoint | None = None
+
+
 class RewindRecord(Struct, frozen=True, tag="rewind"):
     """All tasks return to the last commit before this record; what came after that commit is void."""
 
     token: str
     assignment: int
+
+
+class DropRecord(Struct, frozen=True, tag="drop"):
+    """Snapshots were deleted by an operator, or rewritten without a state: no commit, before or after this, names the old
+    ones."""
+
+    token: str
+    #: Names of files -> the files in their places; None: there is none.
+    files: dict[str, SnapshotFile | None]
 
 
 class EndRecord(Struct, frozen=True, tag="end"):
@@ -73,10 +95,18 @@ class EndRecord(Struct, frozen=True, tag="end"):
     reason: str
 
 
-LogRecord = LeadRecord | CommitRecord | RewindRecord | EndRecord
+LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord
 
-build_type_info(LeadRecord, CommitRecord, RewindRecord, EndRecord)
+build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord)
 _DECODER = msgspec.msgpack.Decoder(LogRecord)
+
+
+def edited(record: CommitRecord, edits: Mapping[str, SnapshotFile | None]) -> CommitRecord:
+    """Return a commit as it is after `DropRecord`s."""
+    if not any(file.name in edits for file in record.files.values()):
+        return record
+    files = {task: edits.get(file.name, file) for task, file in record.files.items()}
+    return replace(record, files={task: file for task, file in files.items() if file is not None})
 
 
 def encode_record(record: LogRecord) -> bytes:

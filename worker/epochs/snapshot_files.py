@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -116,9 +116,12 @@ class SnapshotData:
 
 
 def encode_snapshot(snapshot: TaskSnapshot) -> tuple[SnapshotFile, bytes]:
-    """Return the name and digest of a snapshot's file, and its bytes: without parts."""
+    """Return the name and digest of a file that holds a snapshot with all its parts, and the bytes of the file."""
     data = SnapshotData()
-    data.finish(snapshot)
+    for part in snapshot.parts:
+        data.add(msgspec.msgpack.encode(part))
+    data.cells = snapshot.cells
+    data.finish(msgspec.structs.replace(snapshot, parts=[], chain=[]))
     return data.file(), bytes(data.data)
 
 
@@ -151,7 +154,7 @@ def read_chain(file: SnapshotFile, read: Callable[[str], bytes]) -> TaskSnapshot
     for link in reversed(snapshot.chain):
         earlier = decode_snapshot(link, read(link.name))
         for part in earlier.parts:
-            part["shift"] = shift
+            part["shift"] = part.get("shift", 0.0) + shift
         own = earlier.parts + own
         shift += earlier.shift
     snapshot.parts = own
@@ -220,3 +223,18 @@ def sweep_of(commits: Iterable[CommitRecord], rewind: int, epoch: int) -> SweepF
                 name = task.replace("/", ".")
                 since[name] = min(file.since, since.get(name, file.since))
     return SweepFiles(frozenset(kept), rewind, epoch, since)
+
+
+def leftovers(sweep: SweepFiles, names: Iterable[str]) -> list[str]:
+    """Return those of the names of unfinished files, `<name>.<random>`, that may be removed: of snapshots as above, and of
+    records up to the one that began the last rewind, since others stand at their numbers."""
+    found = []
+    for name in names:
+        whole = name.rpartition(".")[0]
+        if whole.isdecimal():
+            removed = int(whole) <= sweep.rewind
+        else:
+            removed = replace(sweep, kept=frozenset()).may_remove(whole)
+        if removed:
+            found.append(name)
+    return found

@@ -17,6 +17,7 @@ from typing import Any
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import (
     BatchBolt,
+    Bolt,
     Context,
     EmitError,
     Grouping,
@@ -36,11 +37,14 @@ from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
+from worker.tasks.epoch_async import EpochAsyncTask
+from worker.tasks.epoch_batch import EpochBatchTask
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.epoch_spout import EpochSpoutTask, ObservedEpochSpoutEmitter
 from worker.tasks.holding import HoldingEmitter
+from worker.tasks.keeping import KeepingEmitter, KeepingTask, ObservedKeepingEmitter, RichBoltTask
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
@@ -183,7 +187,7 @@ def build_bolt(
     plan, component = environment.plan, setup.spec.id
     inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
     if plan.has_epochs or isinstance(setup.instance, StatefulBolt):
-        return build_holding_bolt(plan, setup, inputs, outputs, random, observed)
+        return build_holding_bolt(environment, setup, inputs, outputs, random, observed)
     kind = hooks.ObservedBoltEmitter if observed else BoltEmitter
     emitter = kind(component, setup.context.task, outputs, random)
     if isinstance(setup.instance, BatchBolt):
@@ -195,7 +199,7 @@ def build_bolt(
 
 
 def build_holding_bolt(
-    plan: WorkerPlan,
+    environment: TaskEnvironment,
     setup: TaskSetup,
     inputs: BoundedInputs,
     outputs: Outputs,
@@ -203,19 +207,37 @@ def build_holding_bolt(
     observed: bool,
 ) -> BoltTask:
     """Build a task whose calls are all or nothing."""
-    component, instance = setup.spec.id, setup.instance
-    holding = hooks.ObservedHoldingEmitter if observed else HoldingEmitter
-    emitter = holding(component, setup.context.task, outputs, random)
-    if not plan.has_epochs:
-        kind: type[StatefulBoltTask] = StatefulBoltTask
+    plan, component, instance = environment.plan, setup.spec.id, setup.instance
+    kind = kind_with_epochs(instance) if plan.has_epochs else StatefulBoltTask
+    plain: type[HoldingEmitter] = HoldingEmitter
+    seen: type[HoldingEmitter] = hooks.ObservedHoldingEmitter
+    if issubclass(kind, KeepingTask):
+        plain, seen = KeepingEmitter, ObservedKeepingEmitter
+    emitter = (seen if observed else plain)(component, setup.context.task, outputs, random)
+    positions = positions_of(plan.topology, component, instance)
+    stateful: StatefulBoltTask
+    if issubclass(kind, EpochAsyncTask):
+        runner, wake = environment.async_runner, environment.wake
+        stateful = kind(setup, emitter, inputs, positions, runner=runner, wake=wake)
     else:
-        sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
-        kind = next((task for base, task in sinks if isinstance(instance, base)), EpochBoltTask)
-    stateful = kind(setup, emitter, inputs, positions_of(plan.topology, component, instance))
+        stateful = kind(setup, emitter, inputs, positions)
     for observer in plan.observers:
         if hasattr(observer, "watch_states"):
             stateful.watch = observer.watch_states(stateful.table)
     return stateful
+
+
+def kind_with_epochs(bolt: Bolt) -> type[StatefulBoltTask]:
+    """Return the class of the tasks of a bolt in a topology with epochs."""
+    sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
+    for base, kind in sinks:
+        if isinstance(bolt, base):
+            return kind
+    if isinstance(bolt, BatchBolt):
+        return EpochBatchTask
+    if inspect.iscoroutinefunction(bolt.execute):
+        return EpochAsyncTask
+    return EpochBoltTask if bolt.auto_ack else RichBoltTask
 
 
 def build_outputs(

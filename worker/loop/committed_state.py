@@ -7,14 +7,24 @@ Must not know: what states hold, how it is printed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
-from worker.epochs.records import CommitRecord, EndRecord, SnapshotFile, decode_record
+from worker.epochs.log import submission_of
+from worker.epochs.records import (
+    CommitRecord,
+    DropRecord,
+    EndRecord,
+    LeadRecord,
+    SnapshotFile,
+    decode_record,
+    edited,
+)
 from worker.epochs.snapshot_files import BadSnapshot, SnapshotLink, TaskSnapshot, decode_snapshot, read_chain
 from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
 from worker.state.saved_rows import whole_state
@@ -38,6 +48,8 @@ class KeptEpoch:
     end: str | None
     #: Whether all snapshots are there.
     whole: bool
+    #: The version of the topology that has committed it: the id of its submission.
+    version: str = ""
 
 
 @dataclass(slots=True)
@@ -64,28 +76,30 @@ class EpochContent:
         """Yield each task with the bytes of its snapshot, and the snapshot; None if it is damaged. Its `state` has all that its
         parts say.
         """
-        for task, (file, _) in self.files.items():
-            sizes: list[int] = []
+        for task in self.files:
+            snapshot = self.snapshot(task)
+            size = 0 if snapshot is None else sum(link.bytes for link in snapshot.chain)
+            if snapshot is not None and "states" in (snapshot.state or {}):
+                snapshot.state = whole_state(snapshot.state, snapshot.parts)
+            yield task, size or len(self.files[task][1] or b""), snapshot
 
-            def read(name: str, task: str = task, sizes: list[int] = sizes) -> bytes:
-                own, data = self.files[task]
-                if name != own.name:
-                    data = self.earlier.get(name)
-                if data is None:
-                    raise MissingSnapshot(f"{name} of task {task} is missing")
-                sizes.append(len(data))
-                return data
+    def snapshot(self, task: str) -> TaskSnapshot | None:
+        """Return the snapshot of a task, with its parts; None if it is damaged."""
+        own, newest = self.files[task]
 
-            snapshot = None
-            try:
-                snapshot = read_chain(file, read)
-                if "states" in (snapshot.state or {}):
-                    snapshot.state = whole_state(snapshot.state, snapshot.parts)
-            except MissingSnapshot as error:
-                self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{error}")
-            except BadSnapshot as error:
-                self.damaged.append(f"{self.folder}/{SNAPSHOTS}: {error}")
-            yield task, sum(sizes), snapshot
+        def read(name: str) -> bytes:
+            data = newest if name == own.name else self.earlier.get(name)
+            if data is None:
+                raise MissingSnapshot(f"{name} of task {task} is missing")
+            return data
+
+        try:
+            return read_chain(own, read)
+        except MissingSnapshot as error:
+            self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{error}")
+        except BadSnapshot as error:
+            self.damaged.append(f"{self.folder}/{SNAPSHOTS}: {error}")
+        return None
 
 
 class CommittedState:
@@ -97,13 +111,20 @@ class CommittedState:
     def epochs(self) -> list[KeptEpoch]:
         """Return the epochs whose snapshots are kept, the newest first: the last commit, and those before it whose files are
         there. Raises SquallError.
+
+        Epochs rise with the numbers of records, so the log is read back to the first epoch that has a file.
         """
         files = self.store.files
         log = sorted((each for each in files.list(LOG) if each.name.isdecimal()), key=lambda each: each.name)
         there = {each.name for each in files.list(SNAPSHOTS)}
-        oldest = {place for place in map(place_of_file, there) if place is not None}
+        first = min(map(epoch_of, there), default=0)
         ends: dict[int, str] = {}
         found: list[KeptEpoch] = []
+        #: Those whose version is in a record before them.
+        unnamed: list[KeptEpoch] = []
+        edits: dict[str, SnapshotFile | None] = {}
+        #: The commit after the record at hand, if not all of its files are there.
+        last: KeptEpoch | None = None
         for status in reversed(log):
             try:
                 record = decode_record(int(status.name), files.read(status.path))
@@ -111,12 +132,28 @@ class CommittedState:
                 raise SquallError(f"{self.store.folder}: {error}") from error
             if isinstance(record, EndRecord):
                 ends.setdefault(record.epoch, record.reason)
+            elif isinstance(record, LeadRecord):
+                version = submission_of(record.submission)
+                found += [replace(each, version=version) for each in unnamed]
+                unnamed.clear()
+            elif isinstance(record, DropRecord):
+                edits |= record.files
+                if last is not None:  # it was being written when files were deleted
+                    unnamed = [each for each in unnamed if each is not last]
+                    last = self.as_kept(edited(last.record, edits), last.committed, last.end, there)
+                    unnamed.append(last)
             elif isinstance(record, CommitRecord):
-                whole = is_whole(record, there, oldest)
-                if found and not whole:
+                epoch = self.as_kept(edited(record, edits), status.modified, ends.get(record.epoch), there)
+                last = None if epoch.whole else epoch
+                if epoch.whole or not (found or unnamed):
+                    unnamed.append(epoch)
+                elif record.epoch < first and not unnamed:
                     break
-                found.append(KeptEpoch(record, status.modified, ends.get(record.epoch), whole))
-        return found
+        return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
+
+    def as_kept(self, record: CommitRecord, committed: float, end: str | None, there: Set[str]) -> KeptEpoch:
+        """Return a commit, and whether its files are there."""
+        return KeptEpoch(record, committed, end, is_whole(record, there))
 
     def read(self, number: int | None = None, component: str | None = None) -> EpochContent:
         """Read the snapshots of an epoch, of the newest one unless a number is given, or only those of a component. Raises
@@ -181,21 +218,19 @@ class CommittedState:
             return None
 
 
-def is_whole(record: CommitRecord, names: set[str], oldest: set[tuple[int, str]]) -> bool:
-    """Return whether all that a commit needs is there. `oldest`: epoch and task of each file. No file of a chain is removed
-    before the oldest and the newest.
-    """
+def is_whole(record: CommitRecord, names: Set[str]) -> bool:
+    """Return whether all that a commit needs is there. Of a chain, it is enough to look at the first and the last file."""
+    places = {(epoch_of(name), name.split("-", 3)[-1]) for name in names}
     return all(
-        file.name in names and (not file.since or (file.since, task.replace("/", ".")) in oldest)
+        file.name in names and (not file.since or (file.since, task.replace("/", ".")) in places)
         for task, file in record.files.items()
     )
 
 
-def place_of_file(name: str) -> tuple[int, str] | None:
-    """Return epoch and "component.index" in the name of a snapshot's file; None if it is another one."""
-    epoch, _, rest = name.partition("-")
-    parts = rest.split("-", 2)
-    return (int(epoch), parts[2]) if epoch.isdecimal() and len(parts) == 3 else None
+def epoch_of(file: str) -> int:
+    """Return the epoch in the name of a snapshot's file; a high number for other files."""
+    number = file.partition("-")[0]
+    return int(number) if number.isdecimal() else sys.maxsize
 
 
 def component_of(task: str) -> str:

@@ -84,6 +84,11 @@ class CycleWatch:
             new.sent, new.executed, new.phase, new.round = old.sent, old.executed, old.phase, old.round
         self.cycles = cycles
 
+    def restart(self) -> None:
+        """All tasks are new objects, here and in the other workers: count from the beginning."""
+        self.cycles = [Cycle(cycle.workers, cycle.coordinator) for cycle in self.cycles]
+        self.outgoing.clear()
+
     def wants_round(self) -> bool:
         """Return whether this worker coordinates a cycle that may be quiet."""
         return any(self.may_ask(index) for index in range(len(self.cycles)))

@@ -7,10 +7,11 @@ Must not know: tasks, how messages travel.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
-from topology_api import SquallError
+from squall.packages.state_paths import StateStart
+from topology_api import SquallError, Topology
 from worker.epochs.coordinator import (
     Coordinator,
     CoordinatorEffect,
@@ -22,9 +23,12 @@ from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
 from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.starting import FetchStart, NoSuchEpoch
 from worker.loop.epoch_mail import EpochMail
-from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.rescale import misfits
+from worker.loop.state_start import fetch_start
+from worker.loop.store_calls import StoreCalls
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +45,12 @@ class EpochLead:
         now: Callable[[], float],
         activity: Callable[[], int],
         end: Callable[[SquallError], None],
-        keeping: Iterable[str],
+        topology: Topology,
     ) -> None:
         """`activity`: returns a number that grows with everything that the tasks of this worker do. `end`: ends the worker,
-        which cannot go on. `keeping`: the spouts whose number of tasks cannot change."""
+        which cannot go on."""
         self.mail, self.coordinator, self.end = mail, coordinator, end
-        self.keeping = frozenset(keeping)
+        self.topology = topology
         self.files, self.calls, self.now = files, calls, now
         self.count_activity = activity
         #: The number when the last epoch began to end.
@@ -162,6 +166,13 @@ class EpochLead:
                 self.calls.call(read, self.records_read)
             elif isinstance(effect, SweepFiles):
                 self.calls.call(partial(self.files.sweep, effect), lambda _: None)
+            elif isinstance(effect, FetchStart):
+                fetch = partial(fetch_start, self.files, StateStart(effect.path, effect.epoch))
+                self.calls.call(fetch, lambda found: self.perform(self.coordinator.claim(found)))
+            elif isinstance(effect, NoSuchEpoch):
+                there = ", ".join(map(str, effect.kept)) or "none"
+                text = f"--state @{effect.epoch}: {self.files.folder} does not keep this epoch; these are kept: {there}"
+                self.end(SquallError(text))
             elif isinstance(effect, LeadLost):
                 self.depose()
             elif isinstance(effect, EpochsEnded) and not self.resumed:
@@ -196,13 +207,12 @@ class EpochLead:
     def fits(self) -> bool:
         """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
-        found = misfits(newest.files, self.coordinator.tasks, self.keeping) if newest is not None else []
+        found = misfits(newest, self.coordinator.tasks, self.topology) if newest is not None else []
         if found:
             self.end(
                 SquallError(
-                    f"the state in {self.files.folder} is of other tasks: {', '.join(found)}. In this release components "
-                    "cannot change, nor the number of tasks of a spout without merge_positions: submit them as they were, or "
-                    "set another topology.state.path"
+                    f"the topology cannot go on from the state in {self.files.folder}: {'; '.join(found)}. Submit the topology "
+                    "as it was, give such a component another name, or set another topology.state.path"
                 )
             )
         return not found

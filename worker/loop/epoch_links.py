@@ -75,6 +75,8 @@ class EpochLinks(Links):
         self.woken.append(task)
 
     def done(self, batch: Batch) -> None:
+        if batch.cycle >= 0:
+            self.cycles.executed(batch.cycle, batch.sender, len(batch.rows))
         window = batch.window
         if window is None or window.over:
             return
@@ -103,6 +105,7 @@ class EpochLinks(Links):
         self.grants.clear()
         self.waiting.clear()
         self.retry.clear()
+        self.cycles.restart()
 
     def assign(self, worker_of: Mapping[int, str], moved: Iterable[int], linked: bool) -> None:
         self.worker_of = dict(worker_of)

@@ -1,42 +1,44 @@
-"""Log and snapshots of one topology in a folder of a store, and who calls the store: a thread, or the loop itself.
+"""Log and snapshots of one topology in a folder of a store: of this machine, or of HDFS by WebHDFS.
 
     log/000000000001        the records of `worker.epochs.records`, each put once
     snapshots/<name>        `worker.epochs.snapshot_files`
+    _squall/tmp/<name>.*    files that are being written (`squall.stores`), and what attempts without an answer have left there
 
-A call that fails because the store is away is made again, with growing pauses, until it succeeds: an epoch waits for its store.
-Only the put of a record is not repeated here: whether it was stored decides what comes next (`worker.epochs.log`).
-Must not know: tasks, epochs that run.
+Must not know: tasks, epochs that run, who makes the calls (`worker.loop.store_calls`).
 """
 
 from __future__ import annotations
 
-import logging
-import queue
+import secrets
+import shutil
 import socket
-import threading
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Protocol, cast
+from typing import Final, cast
 
 from squall.security.private_files import own_folder
-from squall.stores.files import Files, FilesUnavailable
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files, FilesUnavailable
 from squall.stores.local import translated
-from squall.stores.opening import open_store
-from topology_api import SquallError
+from squall.stores.opening import default_webhdfs, open_store
+from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
+from squall.stores.webhdfs import WebHdfsFiles
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import CommitRecord, LogRecord, SnapshotFile, decode_record, encode_record
-from worker.epochs.snapshot_files import SnapshotData, SweepFiles, TaskSnapshot, read_chain, removable
-
-_log = logging.getLogger(__name__)
+from worker.epochs.snapshot_files import (
+    SnapshotData,
+    SweepFiles,
+    TaskSnapshot,
+    leftovers,
+    read_chain,
+    removable,
+)
 
 LOG: Final = "log"
 SNAPSHOTS: Final = "snapshots"
 #: Digits of a record's name, so that the names sort by number.
 DIGITS: Final = 12
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 10.0
 
 
 class EpochFiles:
@@ -46,8 +48,13 @@ class EpochFiles:
     rows in it are pickled.
     """
 
-    def __init__(self, path: str, topology: str) -> None:
-        self.folder = Path(path.removeprefix("file://")) / topology
+    def __init__(self, path: str, topology: str, webhdfs: str | None = None) -> None:
+        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: on the path's host, at the default port."""
+        place = check_path(f"{path}/{topology}")
+        self.is_local = scheme_of(place) == LOCAL
+        #: For people: without the scheme if it is on this machine.
+        self.folder = folder_of(place) if self.is_local else place
+        self.webhdfs = webhdfs or default_webhdfs(place)
         #: What the present call does, or the last one did, for people.
         self.doing = ""
         #: When the last commit that was read had been written, in seconds since 1970, by the clock of the file system.
@@ -56,32 +63,50 @@ class EpochFiles:
     @cached_property
     def files(self) -> Files:
         """The store, whose root is the folder."""
-        try:
-            own_folder(self.folder)
-        except OSError as error:
-            what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
-            raise translated(error, what) from error
-        return open_store(str(self.folder))
+        if self.is_local:
+            try:
+                own_folder(Path(self.folder))
+            except OSError as error:
+                what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
+                raise translated(error, what) from error
+            return open_store(self.folder)
+        files = open_store(self.folder, webhdfs=self.webhdfs)
+        assert isinstance(files, WebHdfsFiles)
+        files.make_private()
+        return files
 
     def put_record(self, number: int, record: LogRecord) -> PutAnswer:
         """Put a record if there is none of its number. Raises FilesUnavailable if that is not known."""
-        self.doing = f"writing {self.folder}/{LOG}/{number:0{DIGITS}}"
-        stored = self.files.put_if_absent(f"{LOG}/{number:0{DIGITS}}", encode_record(record))
+        self.doing = f"writing {self.folder}/{record_path(number)}"
+        stored = self.files.put_if_absent(record_path(number), encode_record(record))
         return PutAnswer.STORED if stored else PutAnswer.TAKEN
 
     def records_after(self, number: int) -> list[LogRecord]:
-        """Return the records after a number. Raises BadLog, FilesError."""
+        """Return the records after a number, up to the first that is not there. Raises BadLog, FilesError."""
         self.doing = f"reading the log in {self.folder}"
-        there = {status.name: status for status in self.files.list(LOG) if status.name.isdecimal()}
-        found: list[LogRecord] = []
-        for name in sorted(there):
-            if int(name) > number:
-                if int(name) != number + len(found) + 1:
-                    break  # a record before it is not there yet, so neither is this one, as far as the protocol goes
-                found.append(decode_record(int(name), self.files.read(f"{LOG}/{name}")))
-                if isinstance(found[-1], CommitRecord):
-                    self.commit_read = there[name].modified
+        if number > 0 and not self.is_local:  # few follow, and a listing has all of the log
+            return self.next_records(number)
+        there = {int(status.name): status for status in self.files.list(LOG) if status.name.isdecimal()}
+        numbers = sorted(each for each in there if each > number)
+        whole = [each for place, each in enumerate(numbers, number + 1) if each == place]
+        found = map_concurrently(self.read_record, whole)
+        for place, record in zip(whole, found):
+            if isinstance(record, CommitRecord):
+                self.commit_read = there[place].modified
         return found
+
+    def next_records(self, number: int) -> list[LogRecord]:
+        """Return the records after a number, one by one."""
+        found: list[LogRecord] = []
+        try:
+            while True:
+                found.append(self.read_record(number + len(found) + 1))
+        except AbsentFile:
+            return found
+
+    def read_record(self, number: int) -> LogRecord:
+        """Return a record. Raises AbsentFile, BadLog."""
+        return decode_record(number, self.files.read(record_path(number)))
 
     def write_snapshot(self, file: SnapshotFile, data: bytes | bytearray) -> None:
         """Write a snapshot. Its name is used once, so what is there already is the same."""
@@ -100,123 +125,44 @@ class EpochFiles:
         FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
         """
         self.doing = f"reading snapshots in {self.folder}"
-        record = f"{rewind:0{DIGITS}}"
-        if not any(status.name == record for status in self.files.list(LOG)):
+        if not self.files.exists(record_path(rewind)):
             raise FilesUnavailable(
-                f"{self.folder} on host {socket.gethostname()} has no {LOG}/{record}, which another worker has written: "
+                f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
                 "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
             )
         return self.read_snapshots(files)
 
     def read_snapshots(self, files: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
         """Read the snapshots of a commit, with the files that they build upon. Raises BadSnapshot, FilesError."""
-        return [read_chain(file, self.read_snapshot) for file in files.values()]
+        return map_concurrently(self.read_snapshot, files.values())
 
-    def read_snapshot(self, name: str) -> bytes:
-        """Return the content of a file. Raises FilesError."""
-        return self.files.read(f"{SNAPSHOTS}/{name}")
+    def read_snapshot(self, file: SnapshotFile) -> TaskSnapshot:
+        """Read a snapshot, with the files that it builds upon. Raises BadSnapshot, FilesError."""
+        return read_chain(file, lambda name: self.files.read(f"{SNAPSHOTS}/{name}"))
 
     def sweep(self, sweep: SweepFiles) -> None:
-        """Remove what no commit needs."""
+        """Remove what no commit needs, and what attempts to write such files have left."""
         self.doing = f"removing old snapshots in {self.folder}"
         names = [status.name for status in self.files.list(SNAPSHOTS) if not status.is_folder]
-        for name in removable(sweep, names):
-            self.files.delete(f"{SNAPSHOTS}/{name}")
+        unfinished = [status.name for status in self.files.list(TMP) if not status.is_folder]
+        paths = [f"{SNAPSHOTS}/{name}" for name in removable(sweep, names)]
+        paths += [f"{TMP}/{name}" for name in leftovers(sweep, unfinished)]
+        map_concurrently(self.files.delete, paths)
 
-
-#: What a call came to: its result, or the error that ends the topology.
-Answer = tuple[Callable[[Any], None], Any, SquallError | ValueError | None]
-
-
-class StoreCalls(Protocol):
-    """Who calls the store. Its answers are handled by the loop's next step."""
-
-    answers: deque[Answer]
-    #: The error of the store while it is away, and since when it has been; "" while it answers.
-    waits_for: str
-    waits_since: float
-    #: Since when a call has been running; None: none is.
-    call_since: float | None
-
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
-        """Call a function of `EpochFiles`; `done` gets its result, in the loop.
-
-        `unknown`: what `done` gets, after a pause, if the store is away; None: the call is made again.
-        """
-
-    def stop(self) -> None:
-        """Make no further call."""
-
-
-class InlineCalls:
-    """Calls the store in the loop, for simulated time, where a store that is away ends the topology."""
-
-    def __init__(self) -> None:
-        self.answers: deque[Answer] = deque()
-        self.waits_for, self.waits_since = "", 0.0
-        self.call_since: float | None = None
-
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
-        """See `StoreCalls`."""
+    def delete_all(self) -> None:
+        """Delete the folder. On this machine it gets another name first, so that nothing sees half of it. Raises FilesError."""
+        if not self.is_local:
+            self.files.delete("")
+            return
+        folder = Path(self.folder)
+        aside = folder.with_name(f".{folder.name}-dropped-{secrets.token_hex(4)}")
         try:
-            self.answers.append((done, job(), None))
-        except (SquallError, ValueError) as error:
-            self.answers.append((done, None, error))
-
-    def stop(self) -> None:
-        """No call follows."""
+            folder.rename(aside)
+            shutil.rmtree(aside)
+        except OSError as error:
+            raise translated(error, f"cannot delete {folder}: {error.strerror or error}") from error
 
 
-class ThreadCalls:
-    """Calls the store in a thread of its own, in order, each until it succeeds."""
-
-    def __init__(
-        self, name: str, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
-    ) -> None:
-        self.answers: deque[Answer] = deque()
-        self.wake, self.now = wake, now
-        self.waits_for, self.waits_since = "", 0.0
-        self.call_since: float | None = None
-        self._pause = FIRST_PAUSE
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None], Any] | None] = (
-            queue.SimpleQueue()
-        )
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{name}-state", daemon=True)
-        self._thread.start()
-
-    def call(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any = None) -> None:
-        """See `StoreCalls`."""
-        self._jobs.put((job, done, unknown))
-
-    def stop(self) -> None:
-        """Make no further call."""
-        self._stopped.set()
-        self._jobs.put(None)
-
-    def _run(self) -> None:
-        while not self._stopped.is_set() and (next_job := self._jobs.get()) is not None:
-            while not self._stopped.is_set() and not self._try(*next_job):
-                pass
-            self.wake()
-
-    def _try(self, job: Callable[[], Any], done: Callable[[Any], None], unknown: Any) -> bool:
-        """Call the store once; return whether there is an answer."""
-        self.call_since = self.now()
-        try:
-            self.answers.append((done, job(), None))
-        except FilesUnavailable as error:
-            self.call_since = None
-            if not self.waits_for:
-                self.waits_since = self.now()
-                _log.warning("the topology waits for the store of its state: %s", error)
-            self.waits_for = str(error)
-            self._stopped.wait(self._pause)
-            self._pause = min(2 * self._pause, LONGEST_PAUSE)
-            if unknown is not None:
-                self.answers.append((done, unknown, None))
-            return unknown is not None
-        except (SquallError, ValueError) as error:
-            self.answers.append((done, None, error))
-        self.call_since, self.waits_for, self._pause = None, "", FIRST_PAUSE
-        return True
+def record_path(number: int) -> str:
+    """Return where the record of a number is."""
+    return f"{LOG}/{number:0{DIGITS}}"

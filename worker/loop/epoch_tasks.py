@@ -9,8 +9,10 @@ from functools import partial
 from typing import Any, Final
 
 from topology_api import Replay, RewindableSpout
+from topology_api.packing import dumps_by_value
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
+from worker.epochs.messages import Rows
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
 from worker.loop.build import TaskEnvironment
@@ -36,7 +38,12 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
     participant = known or new_participant(task, plan)
     participant.emissions.forget_ids()  # the new object has emitted none of them
     participant.submission = plan.topology_id
-    participant.alignment = Alignment([plan.names[source] for source in sources])
+    barriers, closing = [], []
+    if isinstance(task, EpochBoltTask):
+        barriers, closing = plan.barrier_sources(task.spec.id), plan.closing_sources(task.spec.id)
+    participant.alignment = Alignment(
+        [plan.names[source] for source in barriers], [plan.names[source] for source in closing]
+    )
     participant.choose_files = partial(files_for, participant.task, count=len(plan.tasks_of[task.spec.id]))
     task.join_epochs(
         EpochSetup(
@@ -67,7 +74,17 @@ def new_participant(task: EpochTask, plan: WorkerPlan) -> Participant:
     rewindable = isinstance(task.instance, RewindableSpout)
     emissions = PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True)
     restart = plan.incarnation.restart
-    return Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict)
+    made = Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict)
+    made.pack_recorded = pack_recorded
+    return made
+
+
+def pack_recorded(rows: Rows) -> list[Any]:
+    """Return what came over an edge that closes a cycle, as snapshots keep it: like what a task had in its hands."""
+    [batch] = rows.rows
+    source = batch.source
+    values = [tuple(batch.rows[at]) for at in range(len(batch.rows))]
+    return [source.component, source.task, source.stream, True, dumps_by_value(values, 5)]
 
 
 def replay_of(plan: WorkerPlan) -> Replay:

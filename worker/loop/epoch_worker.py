@@ -17,6 +17,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
+from topology_api.epoch_rules import epoch_secs
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -30,13 +31,14 @@ from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_links import EpochLinks
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_peers import EpochPeers
-from worker.loop.epoch_store import EpochFiles, InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
 from worker.loop.plan import WorkerPlan
+from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_bolt import TIMER, TIMER_FIELDS, EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
@@ -53,9 +55,10 @@ class EpochWorker(Worker):
 
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
-        self.files = EpochFiles(plan.conf["topology.state.path"], plan.topology.name)
+        name, conf = plan.topology.name, plan.conf
+        self.files = EpochFiles(conf["topology.state.path"], name, conf["topology.state.webhdfs"])
         self.calls: StoreCalls = (
-            InlineCalls() if self.inline else ThreadCalls(plan.topology.name, self.wake, self.now)
+            InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now)
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
@@ -68,6 +71,7 @@ class EpochWorker(Worker):
         self.lead_reason = f"worker {self.name}, which coordinates the epochs, was started"
         self.peers = EpochPeers.of(self.peers, self)
         self.environment.prepare = self.prepare_task
+        self.cycles.is_idle = partial(cycle_idle, self)
         #: Whether spouts may emit.
         self.active = True
         #: Whether no task has begun with a commit.
@@ -97,15 +101,15 @@ class EpochWorker(Worker):
             f"{plan.topology_id}/{self.name}/{plan.incarnation}/{Random().getrandbits(64):x}",
             max(plan.version, plan.incarnation.version),
             dict.fromkeys(plan.names.values(), plan.incarnation.restart),
-            float(plan.conf["topology.epoch.secs"]),
+            epoch_secs(plan.topology, plan.conf),
             int(plan.conf["topology.epoch.keep"]),
-            plan.topology_id,
+            plan.tenure,
+            None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
         coordinator.facts.rewind_wanted(self.lead_reason)
-        keeping = [spec.id for spec in plan.topology.spouts if spec.keeps_tasks]
         activity = self.epochs.activity.count
         self.lead = EpochLead(
-            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, keeping
+            self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
         if not self.inline:  # in simulated time, the files' times say nothing
             time_of, now = self.environment.time_of, self.now
@@ -128,6 +132,8 @@ class EpochWorker(Worker):
         for task in list(self.tasks.values()):
             if task in kept:
                 continue
+            if isinstance(task, EpochBoltTask):
+                task.stopped = True  # a call that waits for the outside can end now
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten
@@ -201,11 +207,13 @@ class EpochWorker(Worker):
             return False
         now = self.now()
         busy = self.process_arrived(now)
+        self.calls.step(now)
         busy |= self.take_answers()
         if self.mail.leads and self.table.opened:
             if self.lead is None:
                 self.begin_to_lead()
             assert self.lead is not None
+            self.lead.coordinator.on_trial = self.on_trial
             self.lead.step(now)
         if now >= self.telling.next_look:
             self.telling.log_waits(now)
@@ -288,7 +296,7 @@ class EpochWorker(Worker):
             text = f"worker {control.sender} sends messages that this one cannot read ({error}): run one release on all hosts"
             self.end(SquallError(text))
         if control.rewind != self.epochs.rewind:
-            control.grants = {}
+            control.grants, control.cycles = {}, []
         super().process_control(control, now)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
@@ -302,7 +310,7 @@ class EpochWorker(Worker):
         )
 
     def send_controls(self) -> None:
-        for worker in self.links.grants:
+        for worker in [*self.links.grants, *(worker for worker, _ in self.cycles.outgoing)]:
             self.ack_router.control(worker)
         for control in self.ack_router.controls.values():
             control.rewind = self.epochs.rewind
@@ -326,7 +334,7 @@ class EpochWorker(Worker):
         if not self.started or self.stopped or self.crash:
             return None
         times = [super().next_time()] if self.epochs.running else []
-        times.append(self.mail.next_time())
+        times += [self.mail.next_time(), self.calls.next_time()]
         if self.lead is not None:
             times.append(self.lead.next_time())
         return min((time for time in times if time is not None), default=None)
@@ -363,8 +371,17 @@ class EpochWorker(Worker):
                 break
 
 
+def cycle_idle(worker: EpochWorker, index: int) -> bool:
+    """Return whether a worker's part of a cycle is idle: nothing waits there, also not for its next try."""
+    return worker.completion.cycle_idle(index) and not any(
+        isinstance(bolt, EpochBoltTask) and bolt.owes_calls()
+        for bolt in worker.bolts
+        if worker.plan.cycle_of.get(bolt.spec.id) == index
+    )
+
+
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
-    """Return the dead letter of a tuple that was given up in a bolt task."""
+    """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
@@ -380,7 +397,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=tuple(task.fields_of[source, stream]),
+            fields=TIMER_FIELDS if source == TIMER else tuple(task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

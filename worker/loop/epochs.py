@@ -50,10 +50,11 @@ from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_outside import EpochOutside, OutsideHost
-from worker.loop.epoch_store import EpochFiles, StoreCalls
+from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale
+from worker.loop.store_calls import StoreCalls
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
@@ -160,7 +161,7 @@ class Epochs:
         """Follow an assignment: forget the participants of tasks that are in other workers now."""
         self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
-            task: [target for target in plan.end_targets(component) if target in here]
+            task: [target for target in plan.barrier_targets(component) if target in here]
             for task, component, _ in plan.tasks
         }
         self.participants = {
@@ -201,7 +202,7 @@ class Epochs:
         for task in list(self.encoding.values()):
             if not task.jobs and not task.yielded:
                 worked = True
-                self.host.execute(task, task.encode_slice)
+                self.host.execute(task, task.slices.encode)
         return worked
 
     def collect(self, task: EpochTask) -> None:
@@ -210,7 +211,7 @@ class Epochs:
         if task.reached:
             self.collect_reached(task)
         encoding = self.encoding.get(task.id)
-        if encoding is not None and encoding.data.whole:
+        if encoding is not None and encoding.slices.data.whole:
             del self.encoding[task.id]
             self.perform(task, self.participants[task.id].encoded())
 
@@ -302,13 +303,13 @@ class Epochs:
             self.links.enter_inbox(task, batch)
 
     def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
-        """Send a barrier to the tasks that read this one, unless its end marks are there."""
-        if task.ended:
+        """Send a barrier to the tasks that read this one, unless its end marks are there: inner edges of cycles have none."""
+        if task.ended and task.spec.id not in self.plan.cycle_of:
             return
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
             self.accept(target, sent)
-        self.links.send_barrier(sent, self.plan.end_targets(task.spec.id))
+        self.links.send_barrier(sent, self.plan.barrier_targets(task.spec.id))
 
     # Messages and effects.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from squall.packages.state_paths import StateStart
 from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
@@ -45,6 +46,10 @@ class WorkerPlan:
     version: int = 0
     #: Which submission of the topology this is.
     topology_id: str = ""
+    #: How often this submission got its name back, because the version after it was rolled back.
+    returns: int = 0
+    #: The epoch with which this submission begins; None: the last commit.
+    state_start: StateStart | None = None
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
 
@@ -52,6 +57,12 @@ class WorkerPlan:
     def has_epochs(self) -> bool:
         """Whether the topology's state is kept outside of its workers."""
         return self.conf[STATE_PATH] is not None
+
+    @property
+    def tenure(self) -> str:
+        """Which submission of the topology this is, and which of its times with the name: to the log of its state, one that
+        returns is a later one than the one that was rolled back."""
+        return f"{self.topology_id}+{self.returns}" if self.returns else self.topology_id
 
     @cached_property
     def names(self) -> dict[int, str]:
@@ -140,6 +151,21 @@ class WorkerPlan:
         cycle = self.cycle_of.get(component, -1)
         inputs = self.topology.component(component).inputs
         sources = {each.source for each in inputs if self.cycle_of.get(each.source) != cycle}
+        return sorted(task for source in sources for task in self.tasks_of[source])
+
+    def barrier_targets(self, component: str) -> list[int]:
+        """Return the tasks that get the barriers of each task of a component: those of all its readers."""
+        return sorted(task for reader in self.readers(component) for task in self.tasks_of[reader.id])
+
+    def barrier_sources(self, component: str) -> list[int]:
+        """Return the tasks from which each task of this component gets barriers."""
+        sources = {each.source for each in self.topology.component(component).inputs}
+        return sorted(task for source in sources for task in self.tasks_of[source])
+
+    def closing_sources(self, component: str) -> list[int]:
+        """Return those of them whose tuples come over an edge that closes a cycle."""
+        edges = self.topology.closing_edges
+        sources = {source for reader, source, _ in edges if reader == component}
         return sorted(task for source in sources for task in self.tasks_of[source])
 
     def cycles(self) -> list[Cycle]:

@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from topology_api import StateError, StatefulBolt
+from topology_api import StateError, StatefulBolt, Topology
 from topology_api.packing import dumps_by_value
-from topology_api.stateful import key_fields
-from worker.epochs.records import SnapshotFile
+from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
@@ -37,9 +36,9 @@ class Rescale:
 
     @property
     def changed(self) -> frozenset[str]:
-        """The components whose number of tasks is another one now."""
+        """The components whose number of tasks is another one now. Those that are gone, or new, are not among them."""
         now = {component: len(tasks) for component, tasks in self.plan.tasks_of.items()}
-        return frozenset(name for name, count in self.before.items() if now.get(name) != count)
+        return frozenset(name for name, count in self.before.items() if now.get(name, count) != count)
 
     def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
@@ -75,7 +74,11 @@ class Rescale:
         """Put in what a spout task begins with: all positions, and the values of its own that wait for their commit."""
         made.finished = all(each.finished for each in snapshots)
         positions = [each.position for each in snapshots if each.position is not None]
-        made.state = {"ended": all(each.state["ended"] for each in snapshots), "positions": positions}
+        made.state = {
+            "ended": all(each.state["ended"] for each in snapshots),
+            "class": snapshots[0].state.get("class"),
+            "positions": positions,
+        }
         made.again = [kept for each in own for kept in each.again]
 
     def put_contents(
@@ -90,11 +93,11 @@ class Rescale:
                 f"their number cannot change now: {AS_BEFORE}"
             )
         made.ended = sorted(set.intersection(*(set(each.ended) for each in snapshots)))
-        keyed = isinstance(self.plan.topology.load(component), StatefulBolt)
         share = KeyShare(index, count)
         made.state = {
             "end_called": flags.pop(),
             "ended": all(each.state["ended"] for each in snapshots),
+            "key": snapshots[0].state.get("key", []),
             "states": share.states([each.state.get("states", {}) for each in snapshots]),
             "timers": share.keyed(each.state.get("timers", b"") for each in snapshots),
             "retried": share.keyed(each.state.get("retried", b"") for each in snapshots),
@@ -102,7 +105,7 @@ class Rescale:
         made.parts = share.parts([each.parts for each in snapshots])
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
-        keys = self.input_keys(component) if keyed else {}
+        keys = self.input_keys(component)
         for each in snapshots:
             for parked in each.parked:
                 source, _, stream, packed = parked[0]
@@ -113,17 +116,25 @@ class Rescale:
                     mine = share.owns(key_at(pickle.loads(packed), positions))
                 if mine:
                     made.parked.append(parked)
+            for *where, packed in [*each.held, *(recorded for _, recorded in each.recorded)]:
+                positions = keys.get((where[0], where[2]))
+                if positions is not None:
+                    packed = share.rows(packed, positions)
+                elif each not in own:
+                    packed = b""
+                if packed:
+                    made.held.append([*where, packed])
 
     def input_keys(self, component: str) -> dict[tuple[str, str], tuple[int, ...]]:
-        """Return where the key is in the rows of each input that has a fields grouping on it."""
+        """Return where the key is in the rows of each input whose tuples fields grouping sends to the task of their key."""
         topology = self.plan.topology
-        bolt = topology.load(component)
-        fields = key_fields(bolt) if isinstance(bolt, StatefulBolt) else ()
+        inputs = topology.component(component).inputs
+        ways = Counter((entry.source, entry.stream) for entry in inputs)
         found = {}
-        for entry in topology.component(component).inputs:
+        for entry in inputs:
             names = topology.component(entry.source).outputs[entry.stream].fields
-            if fields and entry.grouping.kind == "fields":
-                found[entry.source, entry.stream] = tuple(names.index(name) for name in fields)
+            if entry.grouping.kind == "fields" and ways[entry.source, entry.stream] == 1:
+                found[entry.source, entry.stream] = tuple(names.index(name) for name in entry.grouping.fields)
         return found
 
     # Its neighbours.
@@ -147,7 +158,10 @@ class Rescale:
         if reader not in self.changed or reader not in self.plan.tasks_of:
             return [(target, stream, packed)]
         count = len(self.plan.tasks_of[reader])
-        names = self.plan.topology.component(component).outputs[stream].fields
+        streams = self.plan.topology.component(component).outputs
+        if stream not in streams:
+            return [(target, stream, packed)]  # the task says so
+        names = streams[stream].fields
         groupings = [
             entry.grouping
             for entry in self.plan.topology.component(reader).inputs
@@ -192,6 +206,11 @@ class KeyShare:
     def owns(self, key: Any) -> bool:
         """Return whether fields grouping sends the tuples of a key to this task."""
         return key_hash(key) % self.count == self.index
+
+    def rows(self, packed: bytes, positions: tuple[int, ...]) -> bytes:
+        """Return those of pickled rows whose key belongs to this task."""
+        rows = [row for row in pickle.loads(packed) if self.owns(key_at(row, positions))]
+        return dumps_by_value(rows, 5) if rows else b""
 
     def keyed(self, packed: Iterable[bytes]) -> bytes:
         """Return those of pickled lists of (key, ...) that belong to this task."""
@@ -252,16 +271,22 @@ class KeyShare:
         }
 
 
-def misfits(there: Iterable[str], here: Iterable[str], keeping: Iterable[str]) -> list[str]:
-    """Return what keeps the tasks of a commit from being those of a topology. `here`: the tasks of the topology; `keeping`: the
-    spouts whose number of tasks cannot change."""
-    before, now = count_tasks(there), count_tasks(here)
-    found = [f"component {name!r} is gone" for name in sorted(before.keys() - now.keys())]
-    found += [f"component {name!r} is new" for name in sorted(now.keys() - before.keys())]
+def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> list[str]:
+    """Return what keeps the tasks of a topology (`here`) from going on from a commit. Components may have gone, and their
+    snapshots are kept; new ones begin with nothing."""
+    before, now = count_tasks(newest.files), count_tasks(here)
+    found = [
+        f"spout {spec.id!r} has {now[spec.id]} tasks and had {before[spec.id]}, and has no merge_positions"
+        for spec in topology.spouts
+        if spec.keeps_tasks and spec.id in before and before[spec.id] != now[spec.id]
+    ]
+    ended = {name.partition("/")[0] for name in newest.finished}
     return found + [
-        f"spout {name!r} has {now[name]} tasks and had {before[name]}, and has no merge_positions"
-        for name in sorted(set(keeping) & before.keys() & now.keys())
-        if before[name] != now[name]
+        f"bolt {spec.id!r} is new and reads {entry.source!r}, whose input has ended"
+        for spec in topology.bolts
+        if spec.id not in before
+        for entry in spec.inputs
+        if entry.source in ended
     ]
 
 

@@ -98,7 +98,8 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
             counters.undecided[task.id] = UndecidedTuples(
                 task.id, tried.tuples, tried.since, tried.until, text
             )
-        reason = idle_reason(task) or held_up_by(task, worker.running)
+        store = worker.calls.waits_for if isinstance(worker, EpochWorker) else ""
+        reason = idle_reason(task, store) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
@@ -147,8 +148,9 @@ def load_of(task: Task) -> TaskLoad:
     )
 
 
-def idle_reason(task: SpoutTask) -> str:
-    """Return why a spout does not emit, in words for users; "" if it emits."""
+def idle_reason(task: SpoutTask, store: str = "") -> str:
+    """Return why a spout does not emit, in words for users; "" if it emits. `store`: why the store of the state does not take
+    what is written."""
     if not task.opened:
         return "not open yet"
     if task.letters.waits is not None:
@@ -162,7 +164,7 @@ def idle_reason(task: SpoutTask) -> str:
     if task.blocked:
         return "backpressure"
     if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
-        return "waits for a commit"
+        return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before

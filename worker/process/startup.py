@@ -13,7 +13,17 @@ from squall.cluster.blobs import read_bundle
 from squall.cluster.records import Placement
 from squall.transport.exchange import PeerPlace
 from squall.values import Keys
-from squall.worker_files import KEYS, SCRATCH, BadFile, Orders, read_keys, read_orders, user_conf
+from squall.worker_files import (
+    KEYS,
+    RETURNS,
+    SCRATCH,
+    BadFile,
+    Orders,
+    read_keys,
+    read_orders,
+    state_start,
+    user_conf,
+)
 from topology_api import SquallError, Topology
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
@@ -99,6 +109,8 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         incarnation=orders.incarnation,
         version=orders.version,
         topology_id=orders.topology_id,
+        returns=int(orders.conf.get(RETURNS, 0)),
+        state_start=state_start(orders),
         linked=False,
     )
 

@@ -26,12 +26,15 @@ class MergedState:
     def __init__(self, keys_of: KeysOf) -> None:
         self.keys_of = keys_of
         self.head: Part = {}
+        #: What the state is declared as, if a part says so.
+        self.declared: Any = None
         #: Key in the form of dictionaries -> key, value, times. The value and times of a map: by the form of the item.
         self.cells: dict[Any, tuple[Any, Any, Any]] = {}
 
     def add(self, part: Part) -> None:
         """Add the next part."""
         self.head = part
+        self.declared = part.get("declared", self.declared)
         is_map, shift = part["kind"] == "MapState", part.get("shift", 0.0)
         for each in self.keys_of(part.get("gone", b""), 0):
             if is_map:
@@ -69,8 +72,9 @@ class MergedState:
                 value = [(item, data) for item, data, _ in value.values()]
             values.append(value)
             times.append(written)
-        timed = bool(self.head["times"])
-        return {**self.head, "keys": keys, "values": values, "times": times if timed else []}
+        timed = any(written is not None and written != [None] for written in times)
+        made = {**self.head, "keys": keys, "values": values, "times": times if timed else []}
+        return made if self.declared is None else {**made, "declared": self.declared}
 
 
 def merged(state: Mapping[str, Any], parts: Iterable[Part], keys_of: KeysOf) -> dict[str, Any]:

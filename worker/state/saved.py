@@ -14,18 +14,20 @@ from typing import Any
 
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
-from topology_api.wording import listed
+from topology_api.state_types import declaration_misfit, misfit_text
 from worker.state.keys import BoxedKey, canonical, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
-from worker.state.saving import TIMERS, Part, kind_of
+from worker.state.merging import merged
+from worker.state.saving import TIMERS, Part, declared, kind_of
 from worker.state.table import StateHandle
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
 
 #: Turns a time of one clock into that of another.
 Clock = Callable[[float], float]
-#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`.
+#: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`, and what it was
+#: declared as.
 Saved = dict[str, Any]
 
 
@@ -34,30 +36,62 @@ def save_states(states: Mapping[str, StateHandle], to_wall: Clock) -> dict[str, 
     return {name: _save(handle, to_wall) for name, handle in states.items()}
 
 
-def load_states(states: Mapping[str, StateHandle], saved: Mapping[str, Saved], from_wall: Clock) -> None:
-    """Fill states that hold nothing. Raises StateError for a saved state that the bolt does not declare, or declares as another
-    kind, and for values that do not fit its type.
+def load_states(
+    states: Mapping[str, StateHandle],
+    saved: Mapping[str, Saved],
+    from_wall: Clock,
+    topology: str = "TOPOLOGY",
+    component: str = "COMPONENT",
+) -> dict[str, Saved]:
+    """Fill states that hold nothing, and return saved states that the bolt does not declare: they are saved again, since
+    another version may declare them. Raises StateError for one that it declares as another kind or type, and for values that
+    do not fit.
     """
+    undeclared: dict[str, Saved] = {}
     for name, each in saved.items():
-        load_state(states, name, each, from_wall)
+        load_state(states, name, each, from_wall, (topology, component), undeclared)
     settle(states)
+    return undeclared
 
 
 def load_parts(
-    states: Mapping[str, StateHandle], timers: KeyTimers, parts: Iterable[Part], from_wall: Clock
-) -> None:
-    """Add to states and timers what parts say, in the order in which they were saved. Raises StateError."""
+    states: Mapping[str, StateHandle],
+    timers: KeyTimers,
+    parts: Iterable[Part],
+    from_wall: Clock,
+    topology: str = "TOPOLOGY",
+    component: str = "COMPONENT",
+) -> list[Part]:
+    """Add to states and timers what parts say, in the order in which they were saved; return those of states that the bolt does
+    not declare. Raises StateError.
+    """
+    undeclared: list[Part] = []
     for part in parts:
         shift = part.get("shift", 0.0)
         clock = partial(shifted, from_wall, shift) if shift else from_wall
         if part["kind"] == TIMERS:
             load_part_of_timers(timers, part, clock)
+        elif part["state"] not in states:
+            undeclared.append(part)
         else:
-            load_state(states, part["state"], part, clock)
+            load_state(states, part["state"], part, clock, (topology, component), {})
     settle(states)
     for handle in (*states.values(), timers):
         if handle.touched:
             handle.touched.clear()  # timers were marked as they were set
+    return undeclared
+
+
+def with_parts(saved: Mapping[str, Saved], parts: list[Part]) -> dict[str, Saved]:
+    """Return saved states that a bolt does not declare, with what parts say of them, to be saved again."""
+    if not parts:
+        return dict(saved)
+    made: dict[str, Saved] = merged(
+        {"states": saved}, parts, lambda packed, _: pickle.loads(packed) if packed else []
+    )["states"]
+    return {
+        name: {**each, "keys": dumps_by_value(each["keys"], 5)} for name, each in made.items() if each["keys"]
+    }
 
 
 def shifted(from_wall: Clock, shift: float, time: float) -> float:
@@ -73,16 +107,25 @@ def settle(states: Mapping[str, StateHandle]) -> None:
             expiry.written = dict(sorted(expiry.written.items(), key=lambda pair: pair[1]))
 
 
-def load_state(states: Mapping[str, StateHandle], name: str, each: Saved, from_wall: Clock) -> None:
-    """Add what was saved of one state."""
+def load_state(
+    states: Mapping[str, StateHandle],
+    name: str,
+    each: Saved,
+    from_wall: Clock,
+    where: tuple[str, str],
+    undeclared: dict[str, Saved],
+) -> None:
+    """Add what was saved of one state; or to `undeclared`, if the bolt does not declare it. `where`: topology and component."""
     handle = states.get(name)
     if handle is None:
-        if not each["values"]:
-            return
-        raise StateError(
-            f"the snapshot has values of a state {name!r}, which the bolt does not declare (it declares: "
-            f"{listed(states)}): declare it, or start with another topology.state.path"
-        )
+        if each["values"]:
+            undeclared[name] = each
+        return
+    was = each.get("declared")
+    if was is not None and each["values"]:
+        now = declared(handle)
+        if why := declaration_misfit(was, now):
+            raise StateError(f"{handle.table.where}: {misfit_text(*where, name, was, now, why)}")
     if each["kind"] != kind_of(handle):
         raise StateError(
             f"{handle.table.where}: {handle.what()} is a {kind_of(handle)} now, and was saved as a {each['kind']}: "
@@ -146,8 +189,16 @@ def _save(handle: StateHandle, to_wall: Clock) -> Saved:
     boxed = BoxedKey in set(map(type, cells))
     keys = dumps_by_value([original(key) for key in cells] if boxed else list(cells), 5) if cells else b""
     values = values if fast is None else fast
-    ttl = None if expiry is None else expiry.ttl  # for people who read the snapshot
-    return {"kind": kind_of(handle), "keys": keys, "values": values, "times": times, "ttl": ttl}
+    ttl = None if expiry is None else expiry.ttl
+    # The `ttl`, and what is declared, are for other versions of the bolt, and for people who read the snapshot.
+    return {
+        "kind": kind_of(handle),
+        "keys": keys,
+        "values": values,
+        "times": times,
+        "ttl": ttl,
+        "declared": declared(handle),
+    }
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:

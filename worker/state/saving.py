@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from topology_api.packing import dumps_by_value
+from topology_api.state_types import declared_as
 from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
 from worker.state.lists import ListHandle
@@ -42,6 +43,13 @@ def kind_of(handle: StateHandle) -> str:
     if isinstance(handle, KeyTimers):
         return TIMERS
     return "MapState" if isinstance(handle, MapHandle) else "ListState"
+
+
+def declared(handle: StateHandle) -> dict[str, Any]:
+    """Return what a state is declared as, for other versions of the bolt."""
+    codec: Codec = handle.codec  # type: ignore[attr-defined]
+    codecs = [handle.keys_codec, codec] if isinstance(handle, MapHandle) else [codec]
+    return declared_as(kind_of(handle), [each.kind for each in codecs], codec.pickled)
 
 
 def begin_part(handle: StateHandle) -> Part:
@@ -92,7 +100,7 @@ class StateSaving:
             every = handle.times if isinstance(handle, KeyTimers) else handle.cells  # type: ignore[attr-defined]
             handle.waiting = list(every) if whole else handle.touched
             handle.touched, handle.frozen = set(), {}
-        self.parts = (part for handle in handles for part in self.parts_of(handle))
+        self.parts = (part for handle in handles for part in self.labelled_parts(handle))
         self.table = handles[0].table if handles else None
 
     def step(self) -> bool:
@@ -114,6 +122,14 @@ class StateSaving:
             self.cells += len(part["values"])
             self.out(end_part(part))
         return self.done
+
+    def labelled_parts(self, handle: StateHandle) -> Iterator[Part]:
+        """Yield the parts of a state; the first one with values says what it is declared as."""
+        label = not isinstance(handle, KeyTimers)
+        for part in self.parts_of(handle):
+            if label and part["values"]:
+                part["declared"], label = declared(handle), False
+            yield part
 
     def parts_of(self, handle: StateHandle) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import chain
+from typing import Any
 
 from squall.transport.frames import COUNTS, OPEN
 from topology_api import FailTuple, Failure
@@ -31,8 +32,9 @@ class BatchBoltTask(BoltTask):
     method = "execute_batch"
     timed_by_run = False
 
-    def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs) -> None:
-        super().__init__(setup, emitter, inputs)
+    def __init__(self, setup: TaskSetup, emitter: BoltEmitter, inputs: BoundedInputs, *more: Any) -> None:
+        """`more`: what further base classes of a subclass get."""
+        super().__init__(setup, emitter, inputs, *more)
         self.execute_many: Callable[[list[Tuple]], None] = self.instance.execute_batch
         self.gathered: list[Tuple] = []
         #: The batch that execute_batch is executing.

@@ -18,7 +18,8 @@ from typing import Any, Final
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
-from topology_api.tuples import SETTLED, Source, Tuple
+from topology_api.state_types import keeps_of
+from topology_api.tuples import SETTLED, UNTRACKED, Source, Tuple
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Rows, SnapshotMarker
@@ -28,19 +29,18 @@ from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 from worker.errors.reports import failure_text
 from worker.state.contents import count_keys
 from worker.state.keys import canonical, original
-from worker.state.saved import Clock, load_parts, load_states, load_timers
-from worker.state.saving import StateSaving, touched_cells
+from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
-from worker.state.timers import KeyTimers
+from worker.state.timers import Due, KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
+from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked
+from worker.tasks.snapshot_slices import SnapshotSlices, load_contents
 from worker.tasks.stateful_bolt import StatefulBoltTask
 
-#: The least seconds that a slice of a snapshot's encoding may take, and the part of the time since the slice before.
-SLICE_SECS: Final = 0.002
-SLICE_SHARE: Final = 0.25
-#: What helps where a snapshot does not fit the topology.
-ANOTHER_PATH: Final = "submit the topology as it was, or set another topology.state.path"
+#: What is the component and the stream of a timer that is a dead letter, and the names of its values.
+TIMER: Final = ""
+TIMER_FIELDS: Final = ("key", "timer", "time")
 
 
 def not_kept(where: str, what: str, error: Exception) -> StateError:
@@ -64,6 +64,16 @@ class MarkerBatch(Batch):
     def __init__(self, marker: SnapshotMarker, source: Source, target: int) -> None:
         super().__init__(source, target, [], [], [])
         self.marker = marker
+
+
+class AgainBatch(Batch):
+    """Tuples that a task has to execute again: it had them in its hands at the commit with which it begins."""
+
+    def __init__(self, source: Source, target: int, rows: list[Any], awaited: bool) -> None:
+        none = [UNTRACKED] * len(rows)
+        super().__init__(source, target, rows, none, none, NO_MORE)
+        #: Whether the end of the input waits until they are settled.
+        self.awaited = awaited
 
 
 @dataclass(frozen=True)
@@ -130,6 +140,11 @@ def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], n
                 f"{ANOTHER_PATH}"
             )
         for row in pickle.loads(packed[0]):
+            if len(row) != len(box.source.fields):
+                raise StateError(
+                    f"{emitter.where()} has tuples on stream {stream!r} for task {target}, and the stream has other fields now "
+                    f"({', '.join(box.source.fields)}): {ANOTHER_PATH}"
+                )
             emitter.put(box, row, [])
 
 
@@ -152,15 +167,13 @@ class EpochBoltTask(StatefulBoltTask):
     reached: list[ReachedMarker]
     #: The parked tuple that is being tried.
     trying: Parked | None
+    #: (key, name) of a timer whose call raised -> how many failures count against it, and how many calls had succeeded before.
+    timer_failures: dict[tuple[Any, str], tuple[int, int]]
+    undeclared: dict[str, Saved]
     #: How many keys had state at the last marker, or in the snapshot; None: no state belongs to keys.
     keys: int | None
-    #: What is being encoded for a snapshot, and the snapshot's file; None: nothing is.
-    saving: StateSaving | None
-    data: SnapshotData
-    #: When the last slice was encoded.
-    sliced_at: float
-    #: By how much the wall clock was ahead when the last snapshot began.
-    ahead: float
+    #: Encodes state and timers for snapshots.
+    slices: SnapshotSlices
 
     def new_table(self, where: str) -> StateTable:
         return MarkingTable(where, self.now)
@@ -171,8 +184,10 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
-        self.saving = None
-        self.ahead = setup.to_wall(0.0)
+        self.slices = SnapshotSlices(setup.chain, setup.to_wall, self.now, self.cannot_keep)
+        self.timer_failures = {}
+        #: What a commit has of states that this version does not declare: another version may declare them.
+        self.undeclared = {}
         self.keys = count_keys(self.states)
 
     # Markers.
@@ -199,53 +214,16 @@ class EpochBoltTask(StatefulBoltTask):
         content = TaskSnapshot(names[self.id], marker.epoch, 0, 0)
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
         try:
-            content.state = self.saved()
-            self.begin_saving(content)
+            self.fill(content)
+            self.slices.begin(content, [*self.states.values(), self.timers])
             rows = self.packed_rows(marker.epoch)
         except Exception as error:
             self.cannot_keep(error)
             return True
         self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
-        self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages, self.data))
+        self.reached.append(ReachedMarker(marker, content, finished, rows, self.stages, self.slices.data))
         return True
-
-    # The parts of a snapshot.
-
-    def begin_saving(self, content: TaskSnapshot) -> None:
-        """Take what the task holds for a snapshot: all of it, or what has changed since the one before. Raises StateError."""
-        chain, handles, to_wall = self.epochs.chain, [*self.states.values(), self.timers], self.epochs.to_wall
-        ahead = to_wall(0.0)
-        content.shift, self.ahead = ahead - self.ahead, ahead
-        whole = chain.wants_whole(touched_cells(handles))
-        chain.begin(whole)
-        self.data = SnapshotData()
-        self.data.whole = False
-        # All times of a snapshot are by the wall clock as it is now.
-        self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add)
-        self.encode_for(SLICE_SECS)
-
-    def encode_for(self, seconds: float) -> None:
-        """Encode state for the snapshot, for about so long. Raises an error of any kind."""
-        saving, until = self.saving, self.now() + seconds
-        assert saving is not None
-        while not saving.step() and self.now() < until:
-            pass
-        self.sliced_at = self.now()
-        if saving.done:
-            self.saving = None
-            self.data.cells = saving.cells
-            self.data.whole = True
-
-    def encode_slice(self) -> None:
-        """Encode a little more for the snapshot, if there is more: a fifth of the task's time is for it."""
-        if self.saving is None:
-            return
-        try:
-            self.encode_for(max(SLICE_SECS, (self.now() - self.sliced_at) * SLICE_SHARE))
-        except Exception as error:
-            self.saving = None
-            self.cannot_keep(error)
 
     @property
     def stages(self) -> bool:
@@ -278,6 +256,10 @@ class EpochBoltTask(StatefulBoltTask):
     def idle(self) -> bool:
         return not (self.reached or self.parking.parked) and super().idle()
 
+    def owes_calls(self) -> bool:
+        """Return whether tuples wait here for a further call, which may emit."""
+        return bool(self.parking.parked)
+
     def forget_unsent(self) -> None:
         """Forget what was emitted before the task became what a commit says: in `prepare`."""
         drop_outboxes(self.emitter)
@@ -289,22 +271,34 @@ class EpochBoltTask(StatefulBoltTask):
         getattr(self.instance, "__dict__", {}).clear()
         self.timers = KeyTimers(self.table)
         self.retried.clear()
-        self.saving = None
+        self.slices.saving = None
 
     # What a snapshot holds.
+
+    def fill(self, content: TaskSnapshot) -> None:
+        """Put what the task holds into its snapshot. Raises StateError."""
+        content.state = self.saved()
 
     def saved(self) -> dict[str, Any]:
         """Return what the task's own snapshot holds. Raises StateError."""
         to_wall, times = self.epochs.to_wall, self.timers.times
         retried = [
-            (original(key), name, to_wall(again), to_wall(time), pause)
+            (
+                original(key),
+                name,
+                to_wall(again),
+                to_wall(time),
+                pause,
+                self.timer_failures.get((key, name), (0, 0))[0],
+            )
             for (key, name), (again, time, pause) in self.retried.items()
             if times.get(key, {}).get(name) == again  # it was neither cancelled nor set to another time since
         ]
         return {
             "end_called": self.end_called,
             "ended": self.ended,
-            "states": {},  # they are in the parts
+            "key": keeps_of(self.instance).get("key", []),
+            "states": self.undeclared,  # the others are in the parts
             "retried": dumps_by_value(retried, 5) if retried else b"",
         }
 
@@ -321,25 +315,24 @@ class EpochBoltTask(StatefulBoltTask):
         """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
         setup, saved = self.epochs, snapshot.state
         names = {name: task for task, name in setup.names.items()}
-        for name in snapshot.ended:
-            self.inputs.ended(names[name])
+        ended = {
+            names[name] for name in snapshot.ended if name in names
+        }  # another version may have had other inputs
+        for source in ended:
+            self.inputs.ended(source)
         self.end_called, self.ended = saved["end_called"], saved["ended"]
+        check_inputs(self, ended)
         fill_outboxes(self.emitter, snapshot.outboxes, setup.names)
-        for item, _, _ in snapshot.parked:
-            component, _, stream, _ = item
-            if (component, stream) not in self.fields_of:
-                raise StateError(
-                    f"{self.emitter.where()} has a tuple of stream {stream!r} of component {component!r} that waits for its "
-                    f"next try, and does not read this stream any more: {ANOTHER_PATH}"
-                )
-        load_states(self.states, saved.get("states", {}), setup.from_wall)
-        load_timers(self.timers, saved.get("timers", b""), setup.from_wall)
-        load_parts(self.states, self.timers, snapshot.parts, setup.from_wall)
-        self.keys = count_keys(self.states)
-        self.ahead = setup.to_wall(0.0)
-        for key, name, _, time, pause in pickle.loads(saved["retried"]) if saved.get("retried") else ():
-            again = self.timers.times[canonical(key)][name]  # as it was loaded
-            self.retried[canonical(key), name] = (again, setup.from_wall(time), pause)
+        check_parked(self, snapshot)
+        kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
+        self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
+        load_contents(self, snapshot)
+        self.slices.ahead = setup.to_wall(0.0)
+        for row in pickle.loads(saved["retried"]) if saved.get("retried") else ():
+            key, name, time, pause = canonical(row[0]), row[1], row[3], row[4]
+            again = self.timers.times[key][name]  # as it was loaded
+            self.retried[key, name] = (again, setup.from_wall(time), pause)
+            self.timer_failures[key, name] = (row[5] if len(row) > 5 else 0), 0
 
     # Parked tuples.
 
@@ -374,12 +367,7 @@ class EpochBoltTask(StatefulBoltTask):
     def park(self, tup: Tuple, failure: Failure) -> None:
         """Let a tuple wait for its next try, or make it a dead letter."""
         now, parking, text = self.now(), self.parking, failure.error or ""
-        parked, self.trying = self.trying, None
-        if parked is None:
-            source = tup._source
-            values = dumps_by_value(tuple(tup._values), 5)
-            item = [source.component, source.task, source.stream, values]
-            parked = Parked(item, 0, now, since=now, successes=self.acked)
+        parked = self.failures_of(tup) or new_parked(self, tup)
         most = self.epochs.give_up_secs
         if most is not None and self.waits_for_stores and parked.tries and now - parked.since >= most:
             parking.give_up(parked, text)
@@ -388,6 +376,11 @@ class EpochBoltTask(StatefulBoltTask):
         parked.successes = self.acked
         parking.failed(parked, text, self.epochs.replay, now, counts)
 
+    def failures_of(self, tup: Tuple) -> Parked | None:
+        """Remove and return the earlier failures of a tuple that has failed; None: it has none."""
+        parked, self.trying = self.trying, None
+        return parked
+
     def is_counted(self, parked: Parked) -> bool:
         """Return whether a failure counts against a tuple: the task has worked for others since the one before, or nothing else
         is left to work for."""
@@ -395,6 +388,30 @@ class EpochBoltTask(StatefulBoltTask):
             return True
         stuck = all(each.tries and each.successes == self.acked for each in self.parking.parked)
         return self.inputs.outside_ended and not self.inbox and stuck
+
+    def fire(self, due: Due) -> None:
+        """Call `on_timer`. A timer whose attempts are used up becomes a dead letter."""
+        timer = due.key, due.name
+        earlier, (failures, successes) = self.retried.get(timer), self.timer_failures.pop(timer, (0, -1))
+        if earlier is None or earlier[0] != due.time:  # it is new, or was set again
+            failures, successes = 0, -1
+        super().fire(due)
+        failed = self.retried.get(timer)
+        if failed is None:
+            return
+        failures += not self.waits_for_stores or 0 <= successes < self.acked
+        most = self.epochs.replay.max_attempts
+        if most is None or failures < most:
+            self.timer_failures[timer] = failures, self.acked
+            return
+        del self.retried[timer]
+        self.timers.cancel(*timer)
+        try:
+            values = dumps_by_value((original(due.key), due.name, self.epochs.to_wall(failed[1])), 5)
+            text = self.reports[-1].text if self.reports else ""
+            self.parking.give_up(Parked([TIMER, 0, TIMER, values], failures, 0.0), text)
+        except Exception as error:
+            self.cannot_keep(error)
 
     def parked_due(self) -> bool:
         """Return whether a parked tuple may be tried now."""
@@ -414,11 +431,8 @@ class EpochBoltTask(StatefulBoltTask):
             parked = self.parking.due(now)
             if parked is None:
                 break
-            component, task, stream, values = parked.item
             self.trying = parked
-            source = Source(component, task, stream, self.fields_of[component, stream])
-            batch = Batch(source, self.id, [pickle.loads(values)], [0], [0], NO_MORE)
-            self.execute_rows(batch, 1, self.limits.emits)
+            self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
             self.trying = None
             self.executed += 1
 
@@ -446,6 +460,34 @@ class EpochBoltTask(StatefulBoltTask):
     def run(self) -> None:
         if not self.yielded:
             if self.threaded:  # the loop encodes for the others, between their runs
-                self.encode_slice()
+                self.slices.encode()
             self.try_parked()
         super().run()
+
+
+def again_batch(
+    task: EpochBoltTask, component: str, source: int, stream: str, awaited: bool, packed: bytes
+) -> AgainBatch:
+    """Return tuples that a task executes again. Raises StateError for a stream that it does not read any more."""
+    fields = task.fields_of.get((component, stream))
+    if fields is None:
+        raise StateError(
+            f"{task.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and does not "
+            f"read this stream any more: {ANOTHER_PATH}"
+        )
+    return AgainBatch(Source(component, source, stream, fields), task.id, pickle.loads(packed), awaited)
+
+
+def batch_of(task: EpochBoltTask, parked: Parked) -> Batch:
+    """Return a parked tuple as a batch. It is in no tree: parking has settled its edge."""
+    component, source, stream, values = parked.item
+    where = Source(component, source, stream, task.fields_of[component, stream])
+    return Batch(where, task.id, [pickle.loads(values)], [UNTRACKED], [UNTRACKED], NO_MORE)
+
+
+def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
+    """Return a tuple that has no failures yet, as it is parked."""
+    now, source = task.now(), tup._source
+    values = dumps_by_value(tuple(tup._values), 5)
+    item = [source.component, source.task, source.stream, values]
+    return Parked(item, 0, now, since=now, successes=task.acked)

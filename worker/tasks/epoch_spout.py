@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from squall.transport.frames import REPORTS
-from topology_api import Failure, RewindableSpout, SquallError
+from topology_api import Failure, RewindableSpout, SquallError, StateError
 from topology_api.packing import dumps_by_value
+from topology_api.state_types import keeping_problems, keeps_of
 from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
@@ -59,6 +60,8 @@ class EpochSpoutTask(SpoutTask):
     survived: bool
     #: Whether calls of `ack` are being made.
     acking: bool
+    #: The position of a spout that had finished before this object was made, and was not rewound.
+    last_position: Any
 
     def join_epochs(self, setup: EpochSetup) -> None:
         """Called once, before the task is opened."""
@@ -69,6 +72,7 @@ class EpochSpoutTask(SpoutTask):
         self.markers, self.reached = [], []
         self.halted = self.survived = False
         self.acking = False
+        self.last_position = None
 
     # Markers.
 
@@ -85,11 +89,11 @@ class EpochSpoutTask(SpoutTask):
         marker = self.markers.pop(0)
         setup = self.epochs
         content = TaskSnapshot(setup.names[self.id], marker.epoch, 0, 0)
-        content.state = {"ended": self.ended}
+        content.state = {"ended": self.ended, "class": type(self.instance).__qualname__}
         content.finished = self.finished
         if self.rewindable:
             try:
-                content.position = msgspec.msgpack.encode(self.instance.position())
+                content.position = self.last_position or msgspec.msgpack.encode(self.instance.position())
             except BaseException as error:  # without a position nothing can be committed
                 self.report("position", error)
                 self.crash_on_error = True
@@ -124,6 +128,7 @@ class EpochSpoutTask(SpoutTask):
             self.finished = snapshot.finished or (self.survived and self.finished)
             self.ended = snapshot.state["ended"]
             try:
+                self.check_class(snapshot.state.get("class"))
                 fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
                 several = [msgspec.msgpack.decode(each) for each in snapshot.state.get("positions", ())]
@@ -131,6 +136,7 @@ class EpochSpoutTask(SpoutTask):
                 self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
                 return
         if not self.rewindable or self.finished:
+            self.last_position = snapshot.position if snapshot is not None and not several else None
             return
         if several:  # their number of tasks was another one
             try:
@@ -140,6 +146,12 @@ class EpochSpoutTask(SpoutTask):
                 return
         if not self.call("rewind", position):
             self.abandoned = self.reports[-1]
+
+    def check_class(self, saved: str | None) -> None:
+        """Raise StateError if the position is that of a spout of another class; None: a release that did not note it."""
+        own = keeps_of(self.instance)
+        for problem in keeping_problems(self.context.topology, self.spec.id, {"class": saved}, own):
+            raise StateError(problem)
 
     # Final calls.
 

@@ -209,6 +209,19 @@ class AsyncThread:
         return None
 
 
+def canceller() -> Callable[[], None]:
+    """In a coroutine of a driver: return a function that cancels it, and may be called in any thread."""
+    import asyncio
+
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert task is not None
+
+    def cancel() -> None:
+        loop.call_soon_threadsafe(task.cancel)
+
+    return cancel
+
+
 def in_main_thread() -> bool:
     """Return whether the caller runs in the process's main thread."""
     return threading.current_thread() is threading.main_thread()

@@ -12,6 +12,7 @@ PATH/                                            the table; every path below is 
     claims/<writer>.<epoch>.fence.json             which batches of the previous epoch count
     checkpoints/<n>.json, part-*.json.gz         many entries in one file
     staging/<batch>/<attempt>/                   what Spark writes before it is moved into place
+    staging/<batch>/<part>/, <index>.json        of a batch of an epoch: what Spark writes for a task, and its record
     results/<run>-<random>/, versions/<n>.json   of a table of results: what a run wrote, and the published versions
     results/<run>-<random>.seal.json             whether the run's files are published or swept: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
@@ -19,6 +20,8 @@ PATH/                                            the table; every path below is 
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
 so files that tasks of a failed attempt still write are never among the files of a later attempt.
+The batch of an *epoch* of a topology with state is `state~~<lineage>.<component>.0.1.<epoch>`: no task claims its writer id. A
+*part* of it is `<index>~<random>`, which has a folder as an attempt has (see `epochs`).
 Must not know: file systems, what the files hold.
 """
 
@@ -48,6 +51,8 @@ DATA_PREFIX: Final = "squall-"
 #: The longest topology or component name that is used in file names unchanged: HDFS and local file systems allow 255
 #: bytes, and two names, three numbers and a random token must fit.
 _LONGEST: Final = 72
+#: Begins the writer ids of batches of epochs. No result of `safe` begins so: "~~" follows 48 characters there.
+_STATE: Final = "state~~"
 #: How many characters of a longer name are kept, before its digest.
 _KEPT: Final = 48
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_-]")
@@ -60,6 +65,7 @@ _BATCH: Final = re.compile(rf"{_IN_EPOCH}\.{_NUMBER}(?:\.json)?")
 _DATA_FILE: Final = re.compile(rf"{DATA_PREFIX}{_IN_EPOCH}\.{_NUMBER}-[^-]*-[^-]*")
 _CLAIM: Final = re.compile(rf"{_IN_EPOCH}\.(claim|fence)\.json")
 _PART: Final = re.compile(rf"{CHECKPOINTS}/part-{_NUMBER}-[0-9a-f]+\.json\.gz")
+_OF_PART: Final = re.compile(rf"{_NUMBER}(?:~[0-9a-f]+|\.json)")
 _NUMBERED: Final = re.compile(rf"{_NUMBER}\.json")
 
 
@@ -113,18 +119,34 @@ class BatchName:
         """The folder of the batch's attempts."""
         return f"{STAGING}/{self}"
 
-    def attempt(self, number: int) -> str:
-        """Return the folder for Spark's `number`-th attempt to write the batch."""
+    def attempt(self, number: int | str) -> str:
+        """Return the folder for Spark's `number`-th attempt to write the batch, or for a part."""
         return f"{self.staging}/{number}"
+
+    def part_record(self, index: int) -> str:
+        """Return the path of the record of the part of a task, in a batch of an epoch."""
+        return f"{self.staging}/{index}.json"
 
     @property
     def data_prefix(self) -> str:
         """The prefix of the names of the batch's data files; no other batch has this prefix."""
         return f"{DATA_PREFIX}{self}-"
 
-    def data_file(self, attempt: int, number: int, suffix: str) -> str:
-        """Return the name of an attempt's data file of this number; `suffix` includes its dot: ".snappy.parquet"."""
+    def data_file(self, attempt: int | str, number: int, suffix: str) -> str:
+        """Return the name of the data file of this number of an attempt or a part; `suffix` includes its dot:
+        ".snappy.parquet"."""
         return f"{self.data_prefix}{attempt}-{number:05d}{suffix}"
+
+
+def epoch_batch(lineage: str, component: str, epoch: int) -> BatchName:
+    """Return the batch of all rows that the tasks of a sink get in an epoch."""
+    return BatchName(WriterId(_STATE + safe(lineage), safe(component), 0), 1, epoch)
+
+
+def part_index(name: str) -> int | None:
+    """Return the index of the task whose part or part's record has this name; None for any other name."""
+    found = _OF_PART.fullmatch(name)
+    return found and int(found[1])
 
 
 def claim_path(writer_id: WriterId, epoch: int) -> str:

@@ -192,4 +192,16 @@ def agree_on_schema(files: Files, wanted: Schema) -> NumberedSchema:
             return NumberedSchema(number, merged)
 
 
+def oldest_schema_for(files: Files, wanted: Schema, latest: NumberedSchema) -> NumberedSchema:
+    """Return the oldest schema of the table that has all columns of `wanted`: the same for all who ask, whatever columns others
+    add. `latest`: what `agree_on_schema` has returned for `wanted`. Raises `UnreadableRecord`.
+    """
+    for number in range(1, latest.number):
+        older = read_schema(files, number)
+        merged, problems = merge(older.schema, wanted)
+        if merged == older.schema and not problems:
+            return older
+    return latest
+
+
 build_type_info(TableRecord, _SchemaRecord)

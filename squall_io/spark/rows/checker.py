@@ -86,6 +86,14 @@ class RowChecker:
         columns = Columns(len(rows) - len(bad), tuple(by_column))
         return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
 
+    def problem_of(self, row: Sequence[object]) -> str | None:
+        """Return the problem of a row; None if it fits. For many rows at once, `split` is faster."""
+        bad: dict[int, list[str]] = {}
+        for column, value in zip(self._columns, row):
+            if column.all_fit((value,)) is None:
+                column.one_by_one((value,), bad)
+        return "; ".join(bad[0]) if bad else None
+
     def table(self, columns: Columns) -> pyarrow.Table:
         """Return the rows as an Arrow table, with the types and names that Spark gives to this schema."""
         import pyarrow

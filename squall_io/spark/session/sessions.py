@@ -51,6 +51,8 @@ class _SharedSession:
     #: Whether Squall made the session; if not, the user's code did.
     owned: bool
     users: int = 0
+    #: How many leases there have been.
+    leases: int = 0
 
 
 @dataclass
@@ -96,8 +98,12 @@ class SessionLease(AbstractContextManager["SessionLease"]):
                 shared.owned = True
             return self.session
 
-    def release(self) -> None:
-        """Give the lease back; the last release stops the session. A second call does nothing."""
+    def release(self, linger: float = 0.0) -> None:
+        """Give the lease back; the last release stops the session. A second call does nothing.
+
+        linger: the session is stopped only if it has no user for this many seconds: one that comes earlier need not wait for
+            Java.
+        """
         with _hold(self._progress):
             shared, self._shared = self._shared, None
             if shared is None:
@@ -105,9 +111,12 @@ class SessionLease(AbstractContextManager["SessionLease"]):
             shared.users -= 1
             if shared.users:
                 return
-            _process.shared = None
-            if shared.owned:
-                stop_session(shared.session)
+            if linger and shared.owned:
+                over = threading.Timer(linger, _stop_unused, (shared, shared.leases))
+                over.daemon = True
+                over.start()
+            else:
+                _stop_shared(shared)
 
     def __exit__(self, *raised: object) -> None:
         self.release()
@@ -129,7 +138,11 @@ def shared_session(
     """
     request = SessionRequest.of(master, conf)
     with _hold(progress):
-        if (shared := _process.shared) is None:
+        shared = _process.shared
+        if shared is not None and not shared.users and not _serves(shared, request):
+            _stop_shared(shared)
+            shared = None
+        if shared is None:
             shared = _adopted(request) or _SharedSession(
                 request, start_session(request, log, progress), owned=True
             )
@@ -139,7 +152,27 @@ def shared_session(
         elif (problem := request_conflict(request, shared.request)) is not None:
             raise SessionMismatch(problem)
         shared.users += 1
+        shared.leases += 1
     return SessionLease(shared, log, progress)
+
+
+def _serves(shared: _SharedSession, request: SessionRequest) -> bool:
+    """Return whether a session that waits for another user is usable for this one."""
+    return request_conflict(request, shared.request) is None and not is_broken(shared.session)
+
+
+def _stop_shared(shared: _SharedSession) -> None:
+    """Stop a session without users. The caller must hold the lock."""
+    _process.shared = None
+    if shared.owned:
+        stop_session(shared.session)
+
+
+def _stop_unused(shared: _SharedSession, leases: int) -> None:
+    """Stop a session if no lease was taken since this number of leases."""
+    with _hold(lambda: None):
+        if _process.shared is shared and shared.leases == leases:
+            _stop_shared(shared)
 
 
 def is_broken(session: SparkSession) -> bool:

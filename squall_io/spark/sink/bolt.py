@@ -3,8 +3,9 @@
     SparkSink("hdfs://namenode:9000/warehouse/counts", "word string, count bigint")
 
 If a tuple does not fit the schema, only this tuple fails; the rest of its batch is committed. A batch's tuples are acked once
-the batch is in the table and is known to count (`manifest.commit`). While storage or Spark is unavailable, the sink waits:
-spouts slow down, and nothing is lost.
+the batch is in the table and is known to count (`manifest.commit`). In a topology with epochs, the rows of all tasks in an
+epoch are one batch, which is in the table after the commit of the epoch (`manifest.epochs`). While storage or Spark is
+unavailable, the sink waits: spouts slow down, and nothing is lost.
 Must not know: how files are written, what a manifest is.
 """
 
@@ -21,11 +22,22 @@ from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.formats import format_problems
 from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.sink.epoch_writer import EpochWriter
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.settings import SinkSettings, batch_problems, names_of, parsed
 from squall_io.spark.sink.sink_writer import SinkWriter
 from squall_io.spark.stores.opening import check_table_path, place_problems, settings_in
-from topology_api import BatchBolt, Bolt, Context, FailTuple, Fields, InvalidConfig, Tuple
+from topology_api import (
+    Bolt,
+    Context,
+    FailTuple,
+    Fields,
+    InvalidConfig,
+    SquallError,
+    StagedSink,
+    Tuple,
+)
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.tuples import source_of, values_of
 from topology_api.wording import listed, shown, typed
 
@@ -50,8 +62,12 @@ _Getter = Callable[[Row], Row]
 at_step: Callable[[str], None] = lambda step: None  # noqa: E731
 
 
-class SparkSink(BatchBolt):
+class SparkSink(StagedSink):
     """Writes rows to the table at `path`. Spark, Hive and Impala can read it; `read_committed` reads only committed rows.
+
+    With `topology.state.path` each row is there once, and the rows of an epoch, of all tasks, are one batch, which readers see
+    as a whole. Then `batch_interval` is how often an epoch ends, unless `topology.epoch.secs` says so, and `batch_size` has no
+    effect.
 
     path: the table's path in Spark's form: `hdfs://...`, `file:///...`.
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
@@ -117,14 +133,21 @@ class SparkSink(BatchBolt):
     def prepare(self, context: Context) -> None:
         """Start Spark and open the table."""
         settings = self._settings
-        writer = SinkWriter(settings, context, lambda step: at_step(step))
+        step: Callable[[str], None] = lambda step: at_step(step)  # noqa: E731
+        writer: SinkWriter | EpochWriter
+        if context.conf.get(STATE_PATH) is None:
+            writer = self._writer = SinkWriter(settings, context, step)
+        else:
+            writer = self._epochs = EpochWriter(settings, context, step)
         writer.open()
-        self._writer = writer
+        self._opened = writer
         self._context = context
         self._rows_of = RowsOf(writer.schema, settings.schema)
         self._checker = RowChecker(writer.schema, settings.file_format, settings.partition_by)
         self._seconds = 0.0
         self._reported_superseded = False
+        #: Of the tuples that did not fit since rows were staged: how many, and the first reason.
+        self._misfits, self._first_misfit = 0, ""
         self._rows = context.counter("rows")
         self._batches = context.counter("batches")
         self._bad_rows = context.counter("bad rows")
@@ -149,9 +172,59 @@ class SparkSink(BatchBolt):
         self._batches.add()
         self._seconds = time.monotonic() - started
 
+    def row(self, tup: Tuple) -> Row:
+        """Return the row of a tuple. Raises FailTuple for a tuple that does not fit the schema."""
+        rows, _, lacking = self._rows_of.rows((tup,))
+        why = lacking[0][1] if lacking else self._checker.problem_of(rows[0])
+        if why is None:
+            return rows[0]
+        self._bad_rows.add()
+        self._misfits += 1
+        self._first_misfit = self._first_misfit or why
+        raise FailTuple(why)  # another attempt would not help
+
+    def stage(self, epoch: int | None, rows: list[Any]) -> dict[str, Any]:
+        """Let Spark write the rows of an epoch where no reader sees them; return the name of this part of the epoch."""
+        assert epoch is not None
+        started = time.monotonic()
+        if self._misfits:
+            what = "%d tuples did not fit the schema and failed before the end of epoch %d, the first: %s"
+            self._context.log.warning(what, self._misfits, epoch, self._first_misfit)
+            self._misfits, self._first_misfit = 0, ""
+        name = self._epochs.stage(self.lineage, epoch, self._joined(rows))
+        self._seconds = time.monotonic() - started
+        return {"part": name, "rows": len(rows)}
+
+    def commit(self, epoch: int | None, handle: Any) -> None:
+        """Put the epoch's batch into the table, with the parts of all tasks, unless another task has done so."""
+        assert epoch is not None
+        if self._epochs.show(self.lineage, epoch, handle["part"]):
+            self._batches.add()
+        self._rows.add(handle["rows"])
+
+    def abort(self, epoch: int | None, handle: Any) -> None:
+        """Delete what was staged for an epoch that is void."""
+        assert epoch is not None
+        self._epochs.drop(self.lineage, epoch, handle["part"])
+
     def cleanup(self) -> None:
         """Release the session; the last sink that does so stops the session."""
-        self._writer.close()
+        self._opened.close()
+
+    def _joined(self, rows: Sequence[Row]) -> pyarrow.Table:
+        """Return rows, each of which has fit, as an Arrow table."""
+        from squall_io.spark.rows.arrow import joined
+
+        tables = []
+        for start in range(0, len(rows), SLICE):
+            columns, wrong = self._checker.split(rows[start : start + SLICE])
+            if wrong:
+                raise SquallError(
+                    f"the row {rows[start + wrong[0][0]]!r:.200} has changed since its tuple came: {wrong[0][1]}. Do not "
+                    "change a value that was emitted"
+                )
+            tables.append(self._checker.table(columns))
+        return joined(tables)
 
     def _table(self, tups: Sequence[Tuple]) -> pyarrow.Table | None:
         """Return the rows that fit, if any; the other tuples fail."""

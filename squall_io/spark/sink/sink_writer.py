@@ -1,4 +1,4 @@
-"""The writer of one task of a sink: opens the table, commits batches, retries while storage or Spark is unavailable.
+"""The writer of one task of a sink, without epochs: commits batches, retries while storage or Spark is unavailable.
 
 Once publishing has begun, a batch may be in the table, even if publishing failed. From then on the batch is never given up,
 since its tuples would be replayed and their rows duplicated. Before publishing, an error that retries cannot solve ends the
@@ -12,37 +12,27 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from logging import Logger
 from typing import TYPE_CHECKING, Final
 
-from squall.stores.files import FilesError, OpenStore
+from squall.stores.files import FilesError
 from squall_io.spark.manifest.claims import Claim, Superseded, require_owner, take_back, take_over
-from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner, is_data
+from squall_io.spark.manifest.commit import BatchCommit, BatchConflict, BatchLost, Owner
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import checkpoint_if_due, has_counted
 from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
-from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
-from squall_io.spark.rows.schema import Schema
-from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.session.request import SessionRequest
-from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.signs_of_life import keep_alive
-from squall_io.spark.sink.errors import STOPPED, ErrorClass, NotCommitted, Retries, classify, reason_of
+from squall_io.spark.sink.errors import STOPPED, NotCommitted, reason_of
 from squall_io.spark.sink.settings import SinkSettings
-from squall_io.spark.sink.writing import TableWriter, WriteAs
-from squall_io.spark.stores import open_files
+from squall_io.spark.sink.sink_table import Opening, SinkTable
 from topology_api import Context
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import SparkSession
 
-#: How long the start retries before it fails and the worker restarts, in seconds.
-START_SECONDS: Final = 30.0
 #: A task checks after this many batches whether a checkpoint is due.
 _CHECKPOINT_EVERY: Final = 20
 
@@ -61,107 +51,31 @@ class _Batch:
     in_doubt: bool = False
 
 
-class SinkWriter:
-    """Everything that one task of a sink owns outside its process. Call `open` first; all calls come from the task's thread."""
+class SinkWriter(SinkTable):
+    """Commits batches as the owner of a writer id."""
 
-    #: The table's schema; set by `open`.
-    _agreed: NumberedSchema
     #: This task as the owner of its writer id; set by `open`.
     _owner: Owner
 
     def __init__(self, settings: SinkSettings, context: Context, at: Callable[[str], None]) -> None:
-        self._settings = settings
-        self._context = context
-        self._log: Logger = context.log
-        self._progress = context.progress
-        self._at = at
+        super().__init__(settings, context, at)
         self._writer_id = WriterId.of(context.topology_id, context.component, context.index)
         self._whose = f"{socket.gethostname()}, process {os.getpid()}"
-        self._lease: SessionLease | None = None
-        self._files: OpenStore | None = None
-        self._writer: TableWriter | None = None
-        #: The session that `_files` and `_writer` belong to.
-        self._session: SparkSession | None = None
-        #: Whether a call has failed, so that the session must be checked.
-        self._suspect = False
         #: Whether a sweeper ended this epoch, so that the writer id must be taken back.
         self._ended = False
         self._superseded: Superseded | None = None
         self._token = secrets.token_hex(8)
         self._number = 0
-        self._retries: Retries | None = None
-
-    @property
-    def schema(self) -> Schema:
-        """The table's schema, with which rows are written."""
-        return self._agreed.schema
-
-    @property
-    def trouble(self) -> float:
-        """How long the current batch has waited for storage or Spark, in seconds; 0: it is not waiting."""
-        retries = self._retries
-        return 0.0 if retries is None else retries.trouble
 
     # Opening.
 
-    def open(self) -> None:
-        """Start Spark, open the table, take over the writer id, and clean up after earlier owners.
-
-        Raises `NotCommitted` if storage or Spark was unavailable for too long. Errors that a user must correct are raised
-        unchanged: `TableMismatch`, `FilesRefused`, ...
-        """
-        try:
-            retries = self._new_retries(f"the table {self._settings.path} cannot be opened", START_SECONDS)
-            for step, doing in (
-                (self._borrow, "Spark starts"),
-                (self._reach, "the table is opened"),
-                (self._agree, "the table is opened"),
-                (self._take_over, "the table is opened"),
-                (self._sweep, "leftovers are deleted"),
-                (self._warm_up, "Spark's first write"),
-            ):
-                self._progress(doing)
-                self._insist(step, retries)
-            retries.succeeded(f"the table {self._settings.path} is open")
-            self._progress("")
-        except BaseException:
-            self.close()
-            raise
-
-    def _insist(self, step: Callable[[], None], retries: Retries) -> None:
-        """Run a step of the opening, and repeat it if necessary."""
-        while True:
-            try:
-                with keep_alive(self._progress):
-                    self._mend()
-                    step()
-                return
-            except Exception as error:
-                never_started = self._lease is None and isinstance(error, JavaFailed)
-                if never_started or classify(error) is ErrorClass.REFUSED:
-                    raise
-                self._suspect = True
-                retries.failed(error)
-
-    def _borrow(self) -> None:
-        """Lease a session."""
-        settings = self._settings
-        self._lease = shared_session(settings.master, settings.conf, self._log, self._progress)
-
-    def _reach(self) -> None:
-        """Open the file system."""
-        self._at("open")
-        assert self._lease is not None
-        session = self._lease.session
-        self._files = open_files(self._settings.path, session=session, conf=self._settings.conf)
-        self._session = session
-
-    def _agree(self) -> None:
-        """Create the table, or check that the existing table is the intended one."""
-        self._at("table")
-        settings = self._settings
-        open_table(self._store, TableRecord(ROWS, settings.file_format, settings.partition_by))
-        self._agreed = agree_on_schema(self._store, settings.schema)
+    def _steps(self) -> Iterable[Opening]:
+        """Take over the writer id, and clean up after earlier owners."""
+        return (
+            (self._take_over, "the table is opened"),
+            (self._sweep, "leftovers are deleted"),
+            (self._warm_up, "Spark's first write"),
+        )
 
     def _take_over(self) -> None:
         """Become the owner of the writer id."""
@@ -181,32 +95,12 @@ class SinkWriter:
             self._log.info("deleted %d files of batches that were never committed", swept)
 
     def _warm_up(self) -> None:
-        """Let Spark write a row, and delete the row: a session's first write takes seconds, so no batch should wait for it."""
-        self._at("warm")
+        """Let Spark write a row, and delete the row."""
         name = BatchName(self._writer_id, self._owner.epoch, 0)
-        writer = self._make_writer()
-        started = time.monotonic()
-        writer.warm_up(f"{self._store.root}/{name.attempt(1)}")
-        self._require_found(name)
-        self._store.delete(name.staging)
-        self._writer = writer
-        text = "writes to %s, epoch %d of %s (Spark's first write took %.1f s)"
-        self._log.info(text, self._store.root, name.epoch, self._writer_id, time.monotonic() - started)
+        self._write_first(name.staging, name.attempt(1), f"epoch {name.epoch} of {self._writer_id}")
 
-    def _require_found(self, name: BatchName) -> None:
-        """Check that this process sees the files that Spark has just written. Raises `NotCommitted`, or `Superseded` if a new
-        owner swept them.
-        """
-        folder = name.attempt(1)
-        if any(is_data(status, len(folder) + 1) for status in self._store.walk(folder)):
-            return
+    def _look(self) -> None:
         require_owner(self._store, self._writer_id, self._owner.epoch)
-        master = SessionRequest.of(self._settings.master, self._settings.conf).place
-        raise NotCommitted(
-            f"Spark (master {master}) reports that it wrote a row to {self._store.root}/{folder}, but this worker sees no"
-            " file there: Spark's executors write to a different file system, or to a different folder. Give a path that"
-            " all hosts share (hdfs://...), or a master local[N], and remove any output committer of your own from conf"
-        )
 
     # Committing.
 
@@ -264,21 +158,6 @@ class SinkWriter:
             self._log.warning(
                 "batch %s is committed, but clearing up after it failed: %s", commit.name, reason_of(error)
             )
-
-    def close(self) -> None:
-        """Release everything. May be called twice."""
-        files, self._files = self._files, None
-        lease, self._lease = self._lease, None
-        writer, self._writer = self._writer, None
-        self._session = None
-        try:
-            if writer is not None:
-                writer.close()
-            if files is not None:
-                files.close()
-        finally:
-            if lease is not None:
-                lease.release()
 
     def _try(self, batch: _Batch, rows: pyarrow.Table) -> BatchCommit:
         """Continue a batch at its current step."""
@@ -345,34 +224,3 @@ class SinkWriter:
         batch.attempts = 0
         batch.commit = None
         return False
-
-    def _mend(self) -> None:
-        """After a failure, check whether the sessions work, and replace them if not."""
-        if not self._suspect or self._lease is None:
-            return
-        session, writer = self._session, self._writer
-        if session is not None and (self._lease.session is not session or is_broken(session)):
-            self._lease.renew(session)
-            if self._files is not None:
-                self._files.close()
-            self._reach()
-        elif writer is None or not is_broken(writer.session):
-            writer = None
-        if writer is not None:
-            writer.close()
-            self._writer = self._make_writer()
-        self._suspect = False
-
-    def _make_writer(self) -> TableWriter:
-        assert self._lease is not None
-        settings = self._settings
-        write_as = WriteAs(settings.file_format, settings.partition_by, settings.compression)
-        return TableWriter(self._lease.session, self.schema, write_as)
-
-    def _new_retries(self, what: str, limit: float | None = None) -> Retries:
-        return Retries(what, self._log, self._progress, limit, lambda: self._context.stopped)
-
-    @property
-    def _store(self) -> OpenStore:
-        assert self._files is not None
-        return self._files

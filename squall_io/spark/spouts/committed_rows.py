@@ -57,6 +57,10 @@ class CannotStream(SquallError):
 class CommittedRows(ReadingSpout):
     """The committed rows of a table, one tuple each.
 
+    With `topology.state.path` each row counts once: how far the tasks have read is part of the topology's commits, and is not
+    stored in `positions`, where the tasks only agree on what there is to read. The first start begins where an earlier run has
+    recorded that it ended.
+
     path: the table's path.
     fields: the columns that a tuple has, in this order. Values are Python's own: a struct or a map is a dict, and a timestamp
         is an aware datetime in UTC.

@@ -38,6 +38,10 @@ POLL_SECONDS: Final = 5.0
 class HdfsLines(ReadingSpout):
     """The lines of text files, one tuple each, without their ends ("\\n" or "\\r\\n").
 
+    With `topology.state.path` each line counts once: how far the tasks have read is part of the topology's commits, and is not
+    stored in `positions`, where the tasks only agree on what there is to read. The first start begins where an earlier run has
+    recorded that it ended.
+
     path: a file, a folder (with everything below it, except names that begin with "_" or "."), or a pattern with "*", "?" and
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
     fields: which of "line", "file" and "offset" a tuple has, in this order.

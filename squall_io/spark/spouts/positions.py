@@ -19,11 +19,12 @@ Must not know: which file system has the folder, what is read, spouts.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import zlib
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +34,7 @@ from squall.stores.files import AbsentFile, Files
 from squall.stores.settled import put_once
 from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
 from squall_io.spark.manifest.layout import FOLDER, safe
-from topology_api import Context, SquallError
+from topology_api import SquallError
 
 READER: Final = "reader.json"
 TASKS: Final = "tasks"
@@ -182,6 +183,11 @@ class Positions:
         """Return whether this task reads the unit."""
         return owner_of(unit, self.parallelism) == self.index
 
+    @property
+    def begun(self) -> list[Unit]:
+        """The units of this task that records say were begun, and are neither done nor begun here."""
+        return [unit for unit in self._known if not self.is_done(unit)]
+
     def is_done(self, unit: Unit) -> bool:
         """Return whether the unit has been read and settled, by any task."""
         return unit in self.done or any(unit in done for done in self._others)
@@ -234,7 +240,33 @@ class PositionRecord(msgspec.Struct):
             raise ValueError(f"task {self.index} of {self.parallelism}")
 
 
+class EmittedSoFar(msgspec.Struct):
+    """The position of a task whose topology keeps positions in its commits: what the task has emitted."""
+
+    #: The submission whose tasks have agreed on the input.
+    submission: str
+    #: The folder of positions; None: this task has not opened it yet.
+    folder: str | None = None
+    #: The digest of what the tasks have agreed on; None: this task has not read that yet.
+    agreed: str | None = None
+    #: What the task has emitted; or, if the number of tasks was another one, what each of those has.
+    records: list[PositionRecord] = []
+
+
+def merged(positions: Sequence[EmittedSoFar]) -> EmittedSoFar:
+    """Return what all tasks have emitted, for those of another parallelism."""
+    first = next((each for each in positions if each.folder is not None), positions[0])
+    # A task that has not agreed has not seen what the folder knows of its share, either.
+    agreed = first.agreed if all(each.agreed for each in positions) else None
+    records = [record for each in positions for record in each.records]
+    return EmittedSoFar(first.submission, first.folder, agreed, records)
+
+
 # The folder
+
+
+class LostInput(SquallError):
+    """What a task is to continue is not there any more."""
 
 
 class ReaderMismatch(SquallError):
@@ -253,11 +285,11 @@ class ReaderIdentity(msgspec.Struct, frozen=True):
         return f"{self.component} of topology {self.topology}, which reads {self.reads}"
 
 
-def default_folder(below: str, context: Context) -> str:
+def default_folder(below: str, submission: str, component: str) -> str:
     """Return the default folder of positions below a table or a folder of text. Readers of the table or of the text ignore the
     folder of positions. Each submission of a topology has a different one.
     """
-    return f"{below}/{FOLDER}/readers/{safe(context.topology_id)}.{safe(context.component)}"
+    return f"{below}/{FOLDER}/readers/{safe(submission)}.{safe(component)}"
 
 
 def require_reader(files: Files, reader: ReaderIdentity) -> None:
@@ -276,6 +308,30 @@ def require_reader(files: Files, reader: ReaderIdentity) -> None:
 def agree(files: Files, topology_id: str, snapshot: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the input that existed when this submission's first task started, the same for all tasks."""
     return _agreed(files, f"snapshots/{safe(topology_id)}.json", "reader's snapshot", snapshot)
+
+
+def agreed_before(files: Files, begin: EmittedSoFar) -> Mapping[str, Any]:
+    """Return the input that the tasks of an earlier start have agreed on. Raises `LostInput`."""
+    path = f"{files.root}/snapshots/{safe(begin.submission)}.json"
+
+    def lost() -> Mapping[str, Any]:
+        raise LostInput(
+            f"{path} is gone, which says what the committed positions are positions of: put it back, or set another "
+            "topology.state.path, with which everything is read again"
+        )
+
+    snapshot = agree(files, begin.submission, lost)
+    if digest_of_snapshot(snapshot) != begin.agreed:
+        raise LostInput(
+            f"{path} is another file than when the positions were committed: put the earlier one back, or set another "
+            "topology.state.path, with which everything is read again"
+        )
+    return snapshot
+
+
+def digest_of_snapshot(snapshot: Mapping[str, Any]) -> str:
+    """Return the digest of what tasks have agreed on."""
+    return hashlib.sha256(msgspec.json.encode(snapshot, order="deterministic")).hexdigest()
 
 
 def _agreed(files: Files, path: str, kind: str, make: Callable[[], Mapping[str, Any]]) -> dict[str, Any]:
@@ -336,4 +392,4 @@ def owner_name(topology_id: str, incarnation: tuple[int, int]) -> str:
     return f"{safe(topology_id)}.{incarnation[0]}.{incarnation[1]}"
 
 
-build_type_info(ReaderIdentity, PositionRecord)
+build_type_info(ReaderIdentity, PositionRecord, EmittedSoFar)

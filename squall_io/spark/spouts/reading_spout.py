@@ -5,6 +5,10 @@ for good: then the item is in the dead letters, or counted as failed. If failed 
 handle would return after each restart. An item whose tree was cut off by the end of a topology is not settled, and is emitted
 again.
 
+With `topology.state.path` nothing of this is stored: a position of the spout is how far its items are emitted, and it is part
+of the topology's commits. Only what tasks have to agree on, such as which files there are, is in the folder of positions. It is
+the folder of the first submission of this state, which a position names.
+
 A task reads its units one after the other. A unit that cannot be read properly is reported, set aside, and tried again
 later. Nothing in such a unit is skipped silently, and the other units are read meanwhile.
 Must not know: what units are, threads.
@@ -17,12 +21,23 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
 from squall_io.spark.spouts import positions
-from squall_io.spark.spouts.positions import OpenUnit, PositionRecords, Positions, ReaderIdentity, Unit
+from squall_io.spark.spouts.positions import (
+    EmittedSoFar,
+    LostInput,
+    OpenUnit,
+    PositionRecords,
+    Positions,
+    ReaderIdentity,
+    Unit,
+    merged,
+)
 from squall_io.spark.spouts.steady_stores import open_steady
-from topology_api import Failure, Fields, InvalidConfig, Replay, Spout, SquallError
+from topology_api import Failure, Fields, InvalidConfig, Replay, RewindableSpout, SquallError
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -45,7 +60,7 @@ Item = tuple[int, int, tuple[object, ...] | SquallError]
 Emit = Callable[..., object]
 
 
-class ReadingSpout(Spout):
+class ReadingSpout(RewindableSpout):
     """A spout whose tasks share units of input and store how far they have read. Subclasses define the units."""
 
     threaded = True  # reading blocks
@@ -86,8 +101,16 @@ class ReadingSpout(Spout):
         raise NotImplementedError
 
     def open(self, context: Context) -> None:
-        """Find the units that are left to read."""
-        self._task = ReadingTask(self._units(), context, self._positions)
+        """Find the units that are left to read. With `topology.state.path`, `rewind` does, when it knows where to begin."""
+        self._context = context
+        if context.conf.get("topology.state.path") is None:
+            self._task = ReadingTask(self._units(), context, self._positions)
+            self._start()
+        else:
+            begin = EmittedSoFar(context.topology_id)
+            self._task = ReadingTask(self._units(), context, self._positions, begin)
+
+    def _start(self) -> None:
         try:
             self._task.start()
         except FilesUnavailable:
@@ -95,6 +118,24 @@ class ReadingSpout(Spout):
         except BaseException:
             self._task.close()
             raise
+
+    def position(self) -> dict[str, Any]:
+        """Return which units are emitted, and how far the others are."""
+        return self._task.emitted_so_far()
+
+    def rewind(self, position: Mapping[str, Any] | None) -> None:
+        """Continue behind a position; None: at the stored positions, if there are any. Raises `LostInput` if the input of this
+        position is not there any more.
+        """
+        begin = msgspec.convert(position or {"submission": self._context.topology_id}, EmittedSoFar)
+        self._task.close()
+        self._task = ReadingTask(self._units(), self._context, self._positions, begin)
+        self._start()
+
+    def merge_positions(self, positions: list[Any]) -> dict[str, Any]:
+        """Return what all tasks have emitted. Each task finds what is left for it, whatever their number was."""
+        found: dict[str, Any] = msgspec.to_builtins(merged(msgspec.convert(positions, list[EmittedSoFar])))
+        return found
 
     def next_tuple(self) -> float | None:
         """Emit the next line or row."""
@@ -193,7 +234,12 @@ class Units(ABC):
 class ReadingTask:
     """The work of one task. All methods are called in the task's own thread."""
 
-    def __init__(self, units: Units, context: Context, folder: str | None) -> None:
+    def __init__(
+        self, units: Units, context: Context, folder: str | None, begin: EmittedSoFar | None = None
+    ) -> None:
+        """`begin`: where to begin, if positions are kept in the commits of the topology, and not in the folder."""
+        self._begin = begin
+        self._started = False
         self._units = units
         self._context = context
         self._folder = folder
@@ -222,15 +268,21 @@ class ReadingTask:
 
     def start(self) -> None:
         """Open everything and find the units that are left to read; after `FilesUnavailable`, call this method again."""
-        context, units = self._context, self._units
+        context, units, begin = self._context, self._units, self._begin
+        submission = context.topology_id if begin is None else begin.submission
         units.open(context)
         if self._store is None:
-            folder = self._folder or positions.default_folder(units.home, context)
+            folder = self._folder if begin is None or begin.folder is None else begin.folder
+            if folder is None:
+                folder = positions.default_folder(units.home, submission, context.component)
             self._store = units.positions(folder)
         reader = ReaderIdentity(context.topology, context.component, units.reads)
         try:
             positions.require_reader(self._store, reader)
-            snapshot = positions.agree(self._store, context.topology_id, units.snapshot)
+            if begin is not None and begin.agreed:
+                snapshot = positions.agreed_before(self._store, begin)
+            else:
+                snapshot = positions.agree(self._store, submission, units.snapshot)
         except FilesRefused as error:
             raise FilesRefused(
                 f"{error}; {context.component} stores its positions in {self._store.root}: if it cannot write there, give"
@@ -239,9 +291,18 @@ class ReadingTask:
         self._positions = Positions(context.index, context.parallelism)
         owner = positions.owner_name(context.topology_id, context.incarnation)
         records = PositionRecords(self._store, self._positions, owner)
-        records.load()
+        if begin is None or not begin.agreed:
+            records.load()
+        for record in [] if begin is None else begin.records:
+            self._positions.learn(record)
+        self._undone.clear()
+        self._left.clear()
         self._queue(units.units(snapshot))
+        if begin is not None:
+            self._require_begun()
+            begin.folder, begin.agreed = self._store.root, positions.digest_of_snapshot(snapshot)
         self._records = records
+        self._started = True
         self._save_at = context.now() + SAVE_SECONDS
         context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
 
@@ -269,12 +330,17 @@ class ReadingTask:
         if isinstance(values, SquallError):
             self._current.next = after
             raise values
-        self._current.taken(position, after)
+        if self._begin is None:
+            self._current.taken(position, after)
+        else:
+            self._current.next = after
         emit(values, message_id=(self._name, position))
         return None
 
     def settle(self, message_id: object) -> None:
         """Record that the tree of an item is done, or failed for good."""
+        if self._begin is not None:
+            return
         name, position = cast("tuple[object, int]", message_id)
         if (unit := self._named.get(name)) is not None:
             self._positions.settle(unit, position)
@@ -286,7 +352,7 @@ class ReadingTask:
 
     def save(self) -> None:
         """Store how far the task has read, if that has changed. Reading continues while the store is unavailable."""
-        if self._records is None or not self._positions.changed:
+        if self._records is None or self._begin is not None or not self._positions.changed:
             return
         context = self._context
         try:
@@ -298,6 +364,25 @@ class ReadingTask:
         else:
             self._save_wait = SAVE_SECONDS
         self._save_at = context.now() + self._save_wait
+
+    def emitted_so_far(self) -> dict[str, Any]:
+        """Return what was emitted, as plain values. Only with `begin`."""
+        begin = self._begin
+        assert begin is not None
+        if self._started:
+            begin.records = [self._positions.record()]
+        found: dict[str, Any] = msgspec.to_builtins(begin)
+        return found
+
+    def _require_begun(self) -> None:
+        """Check that the units that were begun are there. Raises `LostInput`."""
+        missing = sorted(unit for unit in self._positions.begun if unit not in self._undone)
+        if missing:
+            names = ", ".join(str(self._units.name(unit)) for unit in missing[:3])
+            raise LostInput(
+                f"{self._units.reads} has lost {len(missing)} of the pieces whose beginning is committed ({names}): put them "
+                "back, or set another topology.state.path, with which everything is read again"
+            )
 
     def _save_if_due(self) -> None:
         if self._positions.changed and self._context.now() >= self._save_at:
@@ -314,7 +399,7 @@ class ReadingTask:
 
     def _turn(self) -> bool:
         """Begin the next unit, since the current unit has no further items; return whether there was a next unit."""
-        if self._records is None:
+        if not self._started:
             self.start()
         if self._current is not None:
             self._positions.exhausted(self._current)
@@ -353,10 +438,17 @@ class ReadingTask:
 
     def _queue(self, units: Iterable[Unit]) -> None:
         """Queue the units that belong to this task and are not done."""
+        known = self._positions
         for unit in units:
-            if self._positions.mine(unit) and unit not in self._undone and not self._positions.is_done(unit):
+            if not known.mine(unit) or unit in self._undone:
+                continue
+            if not known.is_done(unit):
                 self._undone.add(unit)
                 self._left.append(unit)
+            elif self._begin is not None:
+                known.done.add(
+                    unit
+                )  # maybe tasks of another parallelism have read it, before positions were committed
 
     def _close_if_done(self, unit: Unit, name: object) -> None:
         if unit not in self._positions.open:

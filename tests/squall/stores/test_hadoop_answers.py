@@ -11,7 +11,15 @@ from contextlib import contextmanager
 
 import pytest
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable, FileTaken
+from squall.stores.files import (
+    AbsentFile,
+    FilesError,
+    FilesFull,
+    FilesRefused,
+    FilesUnavailable,
+    FileTaken,
+    NotServed,
+)
 from squall.stores.hadoop_errors import Thrown, error_of
 from squall.stores.webhdfs import WebHdfsFiles
 
@@ -29,7 +37,7 @@ def thrown(*classes: str, message: str = "") -> Thrown:
         ([thrown("org.apache.hadoop.fs.FileAlreadyExistsException")], FileTaken),
         ([thrown("org.apache.hadoop.security.AccessControlException")], FilesRefused),
         ([thrown("org.apache.hadoop.hdfs.server.namenode.SafeModeException")], FilesUnavailable),
-        ([thrown("java.net.ConnectException", "java.net.SocketException")], FilesUnavailable),
+        ([thrown("java.net.ConnectException", "java.net.SocketException")], NotServed),
         ([thrown("java.lang.IllegalArgumentException")], FilesRefused),
         ([thrown("of.none.KnownException")], FilesUnavailable),
         # an unspecific class gives way to its cause, and an unknown one to a class above it
@@ -45,7 +53,7 @@ def thrown(*classes: str, message: str = "") -> Thrown:
                     "org.apache.hadoop.hdfs.protocol.QuotaExceededException",
                 )
             ],
-            FilesRefused,
+            FilesFull,
         ),
     ],
 )
@@ -122,6 +130,31 @@ def test_another_server_than_webhdfs_is_recognised(
         files = WebHdfsFiles("hdfs://h:1/t", address, user="u")
         with pytest.raises(kind, match=f"cannot list hdfs://h:1/t/a: .*{text}"):
             files.list("a")
+
+
+STANDBY = (
+    b'{"RemoteException": {"javaClassName": "org.apache.hadoop.ipc.StandbyException", "message": "standby"}}'
+)
+FOUND = b'{"FileStatuses": {"FileStatus": [{"pathSuffix": "b", "type": "FILE", "length": 1, "modificationTime": 0}]}}'
+
+
+def test_of_several_namenodes_the_active_one_is_found() -> None:
+    with serving(403, STANDBY) as standby, serving(200, FOUND) as active:
+        files = WebHdfsFiles("hdfs://h/t", f"127.0.0.1:1, {standby},{active}", user="u")
+        for _ in range(2):
+            assert [status.name for status in files.list("a")] == ["b"]
+        assert files._active == 2
+        files = WebHdfsFiles("hdfs://h/t", f"127.0.0.1:1,{standby}", user="u")
+        with pytest.raises(FilesUnavailable, match="this NameNode is not the active one"):
+            files.list("a")
+
+
+def test_a_call_that_may_have_been_done_is_not_made_at_another_namenode() -> None:
+    with serving(503, b"overloaded") as first, serving(200, FOUND) as second:
+        files = WebHdfsFiles("hdfs://h/t", f"{first},{second}", user="u")
+        with pytest.raises(FilesUnavailable, match="503"):
+            files.list("a")
+        assert [status.name for status in files.list("a")] == ["b"], "the next call begins with the other one"
 
 
 def test_a_truncated_file_is_not_taken_for_a_complete_one() -> None:

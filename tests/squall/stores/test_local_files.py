@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.stores.files import AbsentFile, Files, FilesRefused, FilesUnavailable
+from squall.stores.files import AbsentFile, Files, FilesFull, FilesRefused, FilesUnavailable
 from squall.stores.local import LocalFiles
 from squall.stores.paths import TMP, InvalidPath, authority_of, check_path, folder_of, scheme_of
 from tests.files_contract import FilesContract
@@ -113,7 +113,8 @@ def test_a_file_system_without_hard_links_is_refused_with_advice(
     [
         (errno.EACCES, FilesRefused),
         (errno.EROFS, FilesRefused),
-        (errno.EDQUOT, FilesRefused),
+        (errno.EDQUOT, FilesFull),
+        (errno.ENOSPC, FilesUnavailable),
         (errno.EIO, FilesUnavailable),
         (errno.EMFILE, FilesUnavailable),
         (errno.ESTALE, FilesUnavailable),

@@ -1,0 +1,161 @@
+"""`squall state drop`: deletes what a topology has kept, if nothing that runs needs it.
+
+Must not know: the format of logs and snapshots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, site_settings
+from squall_cli.options.state_path import StateFolder, state_place, topology_folder, webhdfs_option
+from squall_cli.terminal.formats import in_bytes, plural
+from squall_cli.terminal.lines import harmless
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS
+from topology_api.errors import SquallError
+
+if TYPE_CHECKING:
+    from worker.loop.state_drop import Dropped
+
+#: The states in which a topology has no workers.
+AT_REST: Final = ("COMPLETED", "FAILED")
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the state of a topology is. `running`: the components of the version that runs; None: none runs. `unknown`: why
+    that is not known."""
+
+    folder: StateFolder
+    running: frozenset[str] | None = None
+    unknown: str = ""
+
+
+@click.command("drop")
+@click.argument("topology", metavar="TOPOLOGY")
+@click.argument("what", metavar="[COMPONENT[.STATE]]", required=False)
+@webhdfs_option
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+def drop(cluster: ClusterOptions, topology: str, what: str | None, webhdfs: str | None, yes: bool) -> None:
+    """Delete the state that a topology has kept: all of it, that of a component, or one state of a component.
+
+    TOPOLOGY is a name, or the folder of its state: one that this host sees, or an hdfs:// path. The topology must not run; only
+    components that the running version does not have may be dropped meanwhile. What is deleted is gone from all epochs that are
+    kept. Without COMPONENT the topology begins with nothing when it is submitted again.
+
+    \b
+    Examples:
+      squall state drop word-count
+      squall state drop word-count count.times --yes
+      squall state drop /var/lib/squall-state/word-count count
+    """
+    from worker.loop.epoch_store import EpochFiles
+    from worker.loop.state_drop import StateDrop
+
+    component, _, state = (what or "").partition(".")
+    target = find(cluster, topology, webhdfs)
+    check_at_rest(target, component or None)
+    folder = target.folder
+    files = EpochFiles(folder.above, folder.name, folder.webhdfs)
+    job = StateDrop(files)
+    found = job.find(component or None, state or None)
+    if not yes:
+        if target.unknown:
+            click.echo(f"{target.unknown}: if {folder.name} runs, it ends with an error.", err=True)
+        click.confirm(f"Delete {text_of(found, folder)} for good?", abort=True, err=True)
+    if target.running is None:
+        job.fence()
+    size = found.bytes
+    if not component:
+        files.delete_all()
+    elif state:
+        size = job.drop_state(component, state)
+    else:
+        job.drop_component(component)
+    done = {**asdict(found), "bytes": size, "folder": str(folder)}
+    said = f"deleted: {found.what} of {folder.name}: {plural(found.keys, 'key')}, {in_bytes(size)}"
+    cluster.answer(done, f"{said} in {plural(found.files, 'snapshot')}")
+
+
+def text_of(found: Dropped, folder: StateFolder) -> str:
+    """Return what is about to be deleted."""
+    name = harmless(folder.name)
+    what = (
+        f"all state of {name}"
+        if found.what == "everything"
+        else f"the state of {harmless(found.what)} of {name}"
+    )
+    size = in_bytes(found.bytes)
+    return f"{what} ({plural(found.keys, 'key')}, {plural(found.files, 'snapshot')} of {size}, in {folder})"
+
+
+def find(cluster: ClusterOptions, topology: str, webhdfs: str | None = None) -> Target:
+    """Return where the state of a topology is, and what runs of it. Raises `SquallError`."""
+    from squall.http.client import Unreachable
+
+    if "/" not in topology:
+        return named(cluster, topology)
+    folder = topology_folder(state_place(topology), webhdfs)
+    try:
+        found = known(cluster, folder.name)
+    except Unreachable as error:
+        return Target(folder, unknown=f"no cluster answers ({error})")
+    if found is None or str(found.folder) != str(folder):
+        return Target(folder)
+    return found
+
+
+def named(cluster: ClusterOptions, name: str) -> Target:
+    """Return where the state of the topology with a name is."""
+    found = known(cluster, name)
+    settings = site_settings(cluster.config)
+    if found is None and settings.get(STATE_PATH) is not None:
+        found = Target(folder_in(settings, name))
+    if found is None:
+        raise SquallError(
+            f"no topology {name!r} is on the cluster, so it is not known where its state is: give the folder, as in `squall "
+            f"state drop /folder/{name}`"
+        )
+    return Target(topology_folder(str(found.folder), found.folder.webhdfs), found.running)
+
+
+def folder_in(settings: Mapping[str, object], name: str) -> StateFolder:
+    """Return the folder of a topology, from its settings."""
+    webhdfs = settings.get(STATE_WEBHDFS)
+    return StateFolder(
+        state_place(str(settings[STATE_PATH])), name, webhdfs if isinstance(webhdfs, str) else None
+    )
+
+
+def known(cluster: ClusterOptions, name: str) -> Target | None:
+    """Return what the cluster knows of a topology; None: it has none of this name."""
+    from squall.api.answers import ConfigurationsAnswer
+
+    with cluster.asked(name) as client:
+        answer = client.topology_or_none(name)
+        if answer is None:
+            return None
+        conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
+    if conf.get(STATE_PATH) is None:
+        raise SquallError(f"topology {name!r} keeps no state: {STATE_PATH} is not set")
+    running = None if answer.state in AT_REST else frozenset(answer.components)
+    return Target(folder_in(conf, name), running)
+
+
+def check_at_rest(target: Target, component: str | None) -> None:
+    """Raise `SquallError` if the running version needs what is to be deleted."""
+    name = target.folder.name
+    if target.running is None:
+        return
+    if component is None:
+        raise SquallError(f"topology {name!r} runs: `squall kill {name}` first")
+    if component in target.running:
+        raise SquallError(
+            f"component {component!r} is part of the running version of {name!r}: `squall kill {name}` first, and submit it "
+            "again afterwards"
+        )

@@ -1,0 +1,48 @@
+"""`--state [PATH][@EPOCH]`: the epoch of a kept state with which a topology begins, and what to say of it.
+
+Must not know: what is at a path.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from squall.packages.state_paths import BadStart, StateStart
+from squall_cli.options.kinds import folders
+from topology_api.committing_sink import CommittingSink
+from topology_api.topology import Topology
+from topology_api.wording import listed
+
+
+def start_of(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str:
+    """Return what was typed, with an absolute path; "": nothing. A callback of click."""
+    try:
+        return "" if given is None else str(StateStart.parse(given, Path.cwd()))
+    except BadStart as error:
+        raise click.BadParameter(str(error)) from None
+
+
+state_option = click.option(
+    "--state",
+    "state_start",
+    metavar="[PATH][@EPOCH]",
+    callback=start_of,
+    shell_complete=folders,
+    help="Begin with this epoch of the topology's own state (@17), or with the state of another topology, in a folder that all "
+    "hosts see (/folder/name, /folder/name@17).  [default: the last commit]",
+)
+
+
+def what_comes_again(start: str, topology: Topology | None) -> str:
+    """Return what a topology begins with, and what its sinks show again. None: its components are not known here."""
+    wanted = StateStart.parse(start)
+    epoch = "its last epoch" if wanted.epoch is None else f"epoch {wanted.epoch}"
+    if wanted.path:
+        return f"begins with {epoch} of {wanted.path}, as a state of its own from then on"
+    said = f"begins with {epoch}: what came after it in the input is processed again"
+    if topology is None:
+        return f"{said}, and sinks that have shown later epochs show that again"
+    sinks = [spec.id for spec in topology.bolts if isinstance(topology.load(spec.id), CommittingSink)]
+    return f"{said}, and {listed(sinks)} show again what they have shown of later epochs" if sinks else said

@@ -1,0 +1,151 @@
+"""The state of topologies on a real HDFS, by WebHDFS: without Java, and whatever is killed or frozen."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from local_cluster import LocalCluster
+from squall.stores.files import FilesFull, FilesRefused
+from squall.stores.webhdfs import WebHdfsFiles
+from squall_cli.main import squall
+from tests.hdfs_servers import HdfsServer
+from tests.local_cluster.words_with_state import Count, Finite, Pass, eventually, expected, words
+from worker.epochs.log import PutAnswer
+from worker.epochs.records import LeadRecord, RewindRecord
+from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, encode_snapshot
+from worker.loop.epoch_store import EpochFiles
+
+pytestmark = pytest.mark.slow
+
+LEAD = LeadRecord("a:1", "a", 1)
+
+
+def webhdfs(hdfs: HdfsServer, method: str, path: str, op: str, user: str = "", **arguments: str) -> None:
+    """Make a call that the stores do not make."""
+    user = user or WebHdfsFiles("hdfs://h/t", hdfs.webhdfs)._user
+    query = "&".join(f"{name}={value}" for name, value in {"op": op, "user.name": user, **arguments}.items())
+    url = f"http://{hdfs.webhdfs}/webhdfs/v1{path.removeprefix(hdfs.url)}?{query}"
+    with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60):
+        pass
+
+
+def state(hdfs: HdfsServer, action: str, *arguments: str) -> Result:
+    command = ["state", action, *arguments, "--webhdfs", hdfs.webhdfs]
+    return CliRunner().invoke(squall, command, prog_name="squall")
+
+
+def test_log_and_snapshots_are_kept_on_hdfs(hdfs: HdfsServer, hdfs_path: str) -> None:
+    first, second = (EpochFiles(hdfs_path, "words", hdfs.webhdfs) for _ in range(2))
+    assert first.records_after(0) == []
+    assert first.put_record(1, LEAD) is PutAnswer.STORED
+    assert second.put_record(1, RewindRecord("b:1", 1)) is PutAnswer.TAKEN
+    assert second.put_record(2, RewindRecord("b:2", 1)) is PutAnswer.STORED
+    assert first.put_record(4, RewindRecord("b:4", 1)) is PutAnswer.STORED
+    assert first.records_after(0) == [LEAD, RewindRecord("b:2", 1)]
+    assert second.records_after(1) == [RewindRecord("b:2", 1)]
+    assert second.records_after(2) == []
+    snapshots = [encode_snapshot(TaskSnapshot("count/0", epoch, 2, 0)) for epoch in (1, 2, 3)]
+    for file, data in snapshots:
+        for _ in range(2):  # the first answer was lost
+            first.write_snapshot(file, data)
+    kept = {"count/0": snapshots[1][0]}
+    [found] = second.restore_point(kept, 2)
+    assert found.epoch == 2
+    tmp = WebHdfsFiles(f"{hdfs_path}/words/_squall/tmp", hdfs.webhdfs)
+    leftovers = ["1-2-0-count.0.0123456789abcdef", "000000000002.0123456789abcdef"]
+    in_use = ["3-2-0-count.0.0123456789abcdef", "000000000005.0123456789abcdef"]
+    for name in leftovers + in_use:
+        tmp._write(name, b"half of i")
+    second.sweep(SweepFiles(frozenset({snapshots[1][0].name}), 2, 2))
+    left = [status.name for status in first.files.list("snapshots")]
+    assert left == [snapshots[1][0].name, snapshots[2][0].name]
+    assert [status.name for status in tmp.list("")] == sorted(in_use)
+
+
+def test_a_folder_that_others_may_enter_is_refused_by_name(hdfs: HdfsServer, hdfs_path: str) -> None:
+    assert EpochFiles(hdfs_path, "words", hdfs.webhdfs).records_after(0) == []
+    folder = f"{hdfs_path}/words"
+    webhdfs(hdfs, "PUT", folder, "SETPERMISSION", permission="750")
+    with pytest.raises(FilesRefused, match=rf"other users have access to {folder} \(mode 750\)"):
+        EpochFiles(hdfs_path, "words", hdfs.webhdfs).records_after(0)
+    webhdfs(hdfs, "PUT", folder, "SETPERMISSION", permission="700")
+    webhdfs(hdfs, "PUT", folder, "SETOWNER", owner="mallory")
+    with pytest.raises(FilesRefused, match=f"{folder} belongs to the user 'mallory', not to"):
+        EpochFiles(hdfs_path, "words", hdfs.webhdfs).records_after(0)
+
+
+def test_a_file_in_place_of_the_folder_and_a_used_up_quota_are_named(
+    hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    WebHdfsFiles(hdfs_path, hdfs.webhdfs).put_if_absent("words", b"")
+    with pytest.raises(FilesRefused, match=f"cannot make folder {hdfs_path}/words: it is a file"):
+        EpochFiles(hdfs_path, "words", hdfs.webhdfs).records_after(0)
+    files = EpochFiles(hdfs_path, "full", hdfs.webhdfs)
+    assert files.put_record(1, LEAD) is PutAnswer.STORED
+    webhdfs(hdfs, "PUT", files.folder, "SETQUOTA", namespacequota="5")
+    with pytest.raises(FilesFull, match=f"cannot write {files.folder}/.*quota of a folder above is used up"):
+        files.put_record(2, LEAD)
+
+
+def counted(hdfs: HdfsServer, folder: str) -> dict[str, tuple[Any, ...]]:
+    """Of each word: how often it was counted, the sum of its numbers, and what the last bolt has seen of it."""
+    result = state(hdfs, "export", folder)
+    assert result.exit_code == 0, result.stderr
+    found: dict[str, dict[str, Any]] = {}
+    for line in result.stdout.splitlines():
+        row = json.loads(line)
+        found.setdefault(row["key"], {})[row["state"]] = row["value"]
+    return {
+        word: tuple(each[name] for name in ("times", "total", "seen", "most")) for word, each in found.items()
+    }
+
+
+def test_each_tuple_counts_once_though_a_worker_is_killed_and_the_namenode_frozen(
+    troubled_hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    hdfs = troubled_hdfs
+    conf = {
+        "topology.state.path": hdfs_path,
+        "topology.state.webhdfs": hdfs.webhdfs,
+        "topology.epoch.secs": 0.3,
+        "topology.epoch.uncommitted": 200,
+        "topology.workers": 2,
+    }
+    total = 4_000
+
+    def acked() -> int:
+        return cluster.status("words").components["words"].acked
+
+    with LocalCluster(processes=True) as cluster:
+        cluster.submit(words(Finite(total, 400), Pass(0.01), Count(0.01)), conf)
+        eventually(lambda: acked() > 0, 120)
+        victim = cluster.workers("words")[1]
+        os.kill(victim.pid, signal.SIGKILL)
+        eventually(lambda: all(each.pid != victim.pid for each in cluster.workers("words")), 120)
+        before = acked()
+        eventually(lambda: acked() > before, 120)
+        hdfs.namenode.freeze()
+        try:
+            eventually(lambda: "waits" in cluster.status("words").components["words"].idle, 60)
+            frozen = acked()
+            time.sleep(1)  # nothing is committed meanwhile
+            assert acked() == frozen
+        finally:
+            hdfs.namenode.thaw()
+        cluster.wait("words", 180)
+    assert counted(hdfs, f"{hdfs_path}/words") == expected(list(range(total)))
+    shown = state(hdfs, "list", hdfs_path, "--json")
+    assert shown.exit_code == 0, shown.stderr
+    found = json.loads(shown.stdout)
+    assert (found["folder"], found["damaged"]) == (f"{hdfs_path}/words", [])
+    assert found["epochs"][0]["end"] == "completed"
+    result = state(hdfs, "get", f"{hdfs_path}/words", "count", "w0", "--json")
+    assert json.loads(result.stdout)["rows"][0]["value"] == expected(list(range(total)))["w0"][0]

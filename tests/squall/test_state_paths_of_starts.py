@@ -1,0 +1,43 @@
+"""`--state [PATH][@EPOCH]` as a value."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from squall.packages.state_paths import BadStart, StateStart
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "epoch"),
+    [
+        ("@17", "", 17),
+        ("/a/b", "/a/b", None),
+        ("/a/b@3", "/a/b", 3),
+        ("file:///a/b@3", "/a/b", 3),
+        ("/a@b/c", "/a@b/c", None),
+        ("/a@1/c@2", "/a@1/c", 2),
+    ],
+)
+def test_path_and_epoch_are_found(text: str, path: str, epoch: int | None) -> None:
+    start = StateStart.parse(text)
+    assert start == StateStart(path, epoch)
+    assert StateStart.parse(str(start)) == start
+
+
+@pytest.mark.parametrize("text", ["", "@", "a/b", "ftp://host/a@3", "@0"])
+def test_what_says_nothing_is_refused(text: str) -> None:
+    with pytest.raises(BadStart):
+        StateStart.parse(text)
+
+
+def test_a_relative_path_belongs_to_the_working_directory() -> None:
+    assert StateStart.parse("state/words@3", Path("/home/me")) == StateStart("/home/me/state/words", 3)
+
+
+def test_a_path_is_the_folder_of_a_topology_or_the_one_above(tmp_path: Path) -> None:
+    (tmp_path / "words" / "log").mkdir(parents=True)
+    assert StateStart(str(tmp_path), 1).folder_for("words", "log") == tmp_path / "words"
+    assert StateStart(str(tmp_path / "words"), 1).folder_for("other", "log") == tmp_path / "words"
+    assert StateStart(str(tmp_path), 1).folder_for("other", "log") is None

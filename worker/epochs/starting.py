@@ -1,0 +1,38 @@
+"""Where a submission begins that does not go on from the last commit: an epoch of its own log, or of another topology's.
+
+Must not know: stores, coordinators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from worker.epochs.log import LogView
+from worker.epochs.records import StartPoint
+
+
+@dataclass(frozen=True, slots=True)
+class FetchStart:
+    """Copy the snapshots of an epoch of another log into this store, and pass a commit that names them to `Coordinator.claim`.
+    None: its last commit."""
+
+    path: str
+    epoch: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoSuchEpoch:
+    """The submission is to begin with an epoch that is not kept. `kept`: those that are. Nothing follows."""
+
+    epoch: int
+    kept: tuple[int, ...]
+
+
+def start_of(view: LogView, path: str, epoch: int | None) -> StartPoint | FetchStart | NoSuchEpoch:
+    """Return where a submission begins, or how to find out. `path`: that of another log, or ""; `epoch`: None: the last one."""
+    if path:
+        return FetchStart(path, epoch)
+    kept = {each.epoch: each for each in view.kept}
+    if epoch not in kept:
+        return NoSuchEpoch(epoch or 0, tuple(sorted(kept)))
+    return StartPoint(kept[epoch])

@@ -1,0 +1,60 @@
+"""Copies an epoch of another topology's state, for a submission that begins with it.
+
+The snapshots get names of their own, so that nothing of the two topologies is ever mixed up: rewind number 0, which no log has,
+and a part of the digest.
+Must not know: coordinators, tasks.
+"""
+
+from __future__ import annotations
+
+from squall.packages.state_paths import HDFS, StateStart
+from squall.stores.opening import default_webhdfs, open_store
+from squall.stores.paths import authority_of, check_path
+from topology_api import SquallError
+from worker.epochs.records import CommitRecord, SnapshotFile
+from worker.epochs.snapshot_files import encode_snapshot
+from worker.loop.committed_state import CommittedState
+from worker.loop.epoch_store import LOG, EpochFiles
+
+#: Digits of the digest in a name.
+DIGEST_DIGITS = 16
+
+
+def fetch_start(files: EpochFiles, start: StateStart) -> CommitRecord:
+    """Copy the snapshots of an epoch into a topology's store; return a commit that names them. Raises SquallError."""
+    source = source_of(files, start)
+    if source is None:
+        raise SquallError(
+            f"--state {start}: this host finds no state of a topology at {start.path}: give the topology's folder below "
+            "its topology.state.path, which all hosts must see"
+        )
+    content = CommittedState(source).read(start.epoch)
+    copies: dict[str, SnapshotFile] = {}
+    for task in content.files:
+        snapshot = content.snapshot(task)
+        if snapshot is None:
+            raise SquallError(f"--state {start}: {'; '.join(content.damaged)}")
+        file, data = encode_snapshot(snapshot)  # a whole one, also if it was several files
+        name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"
+        copies[task] = SnapshotFile(name, file.digest)
+        files.write_snapshot(copies[task], data)
+    record = content.epoch.record
+    return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished)
+
+
+def source_of(files: EpochFiles, start: StateStart) -> EpochFiles | None:
+    """Return the state at the path of a start: in the path itself, or in a folder below it that is named like the topology;
+    None: there is none. Another path on HDFS is reached as the topology's own, if that is on the same host."""
+    name = files.folder.rpartition("/")[2]
+    if not start.path.startswith(HDFS):
+        folder = start.folder_for(name, LOG)
+        return None if folder is None else EpochFiles(str(folder.parent), folder.name)
+    path = check_path(start.path)
+    same = not files.is_local and authority_of(files.folder) == authority_of(path)
+    webhdfs = files.webhdfs if same else default_webhdfs(path)
+    for place in (path, f"{path}/{name}"):
+        with open_store(place, webhdfs=webhdfs) as there:
+            if there.exists(LOG):
+                above, _, last = place.rpartition("/")
+                return EpochFiles(above, last, webhdfs)
+    return None
