@@ -340,5 +340,5 @@ def misfit_text(
     return (
         f"state {name!r} was saved as {declaration_text(old)} and is declared as {declaration_text(new)} now ({why}): give "
         "the state another name (what was saved is kept), or declare it as it was; to remove what was saved, kill the "
-        f"topology, type `squall state drop {topology} {component}.{name}`, and submit again"
+        f"topology, type `squall state drop /folder/{topology} {component}.{name}`, and submit again"
     )

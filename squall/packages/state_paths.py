@@ -43,6 +43,8 @@ class StateStart:
                 f"--state {shown(text)}: give a folder that all hosts see, as /folder or file:///folder, or "
                 "hdfs://host:port/folder"
             )
+        if path.startswith("@"):
+            raise BadStart(f"--state {shown(text)}: an epoch is a number, such as @17")
         if path and here is not None and not on_hdfs:
             path = str(here / path)
         if path and not path.startswith("/") and not on_hdfs:

@@ -38,7 +38,7 @@ state_option = click.option(
 def what_comes_again(start: str, topology: Topology | None) -> str:
     """Return what a topology begins with, and what its sinks show again. None: its components are not known here."""
     wanted = StateStart.parse(start)
-    epoch = "its last epoch" if wanted.epoch is None else f"epoch {wanted.epoch}"
+    epoch = "the last epoch" if wanted.epoch is None else f"epoch {wanted.epoch}"
     if wanted.path:
         return f"begins with {epoch} of {wanted.path}, as a state of its own from then on"
     said = f"begins with {epoch}: what came after it in the input is processed again"

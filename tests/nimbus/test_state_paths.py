@@ -72,7 +72,7 @@ def test_a_state_of_another_type_is_refused_with_both_types() -> None:
         "component 'count': state 'times' was saved as ValueState(int) and is declared as ValueState(str) now"
         in refused
     )
-    assert "`squall state drop words count.times`" in refused
+    assert "`squall state drop /folder/words count.times`" in refused
 
 
 def test_a_spout_of_another_class_or_number_of_tasks_is_refused() -> None:

@@ -247,7 +247,7 @@ def test_a_component_names_each_state_that_does_not_fit() -> None:
         "component 'count': state 'times' was saved as ValueState(int) and is declared as ValueState(str) now (int cannot be "
         "read as str): give the state another name"
     )
-    assert "`squall state drop words count.times`" in problem
+    assert "`squall state drop /folder/words count.times`" in problem
     [problem] = keeping_problems("words", "count", before, {})
     assert "it kept state (times, gone), and is no StatefulBolt now" in problem
     assert not list(keeping_problems("words", "count", {}, after))
