@@ -8,6 +8,7 @@ Must not know: clusters, who asks.
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ TRIES: Final = 100
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was deleted, or would be. `keys`: those that had the state in the last commit. `files`: of all kept epochs."""
+    """What was deleted, or would be. `keys`: those that had the state in the last commit, as far as it can be read. `files`: of all kept epochs."""
 
     what: str
     keys: int
@@ -80,7 +81,12 @@ class StateDrop:
         keys, names = 0, set[str]()
         for task, file in newest.files.items():
             if component in (None, component_of(task)):
-                snapshot = self.snapshot(file)
+                try:
+                    snapshot = self.snapshot(file)
+                except SquallError:
+                    if state is not None:
+                        raise
+                    continue  # to delete it, it need not be readable
                 names |= states_in(snapshot).keys()
                 keys += counted(snapshot, state).keys
         if state is not None and state not in names:
@@ -121,7 +127,11 @@ class StateDrop:
         gone: dict[str, SnapshotFile | None] = {}
 
         def record() -> LogRecord:
-            gone.update(dict.fromkeys(self.named(component).keys() & self.sizes().keys()))
+            # Earlier commits have been swept; of the last one, what is not there was lost.
+            last = {
+                file.name for task, file in self.newest().files.items() if component_of(task) == component
+            }
+            gone.update(dict.fromkeys(self.named(component).keys() & (self.sizes().keys() | last)))
             return DropRecord(secrets.token_hex(8), dict(gone))
 
         self.put(record)
@@ -130,6 +140,7 @@ class StateDrop:
     def drop_state(self, component: str, state: str) -> int:
         """Write a component's snapshots without one of its states; return by how many bytes they are smaller."""
         sizes = self.sizes()
+        made: dict[str, tuple[TaskSnapshot, bytes]] = {}
         edits: dict[str, SnapshotFile | None] = {}
         saved = 0
         for name, file in self.named(component).items():
@@ -137,15 +148,22 @@ class StateDrop:
                 continue
             snapshot = self.snapshot(file)
             if states_in(snapshot).pop(state, None) is not None:
-                made, data = encode_snapshot(snapshot)
-                made = SnapshotFile(
-                    f"{snapshot.epoch}-0-{made.digest[:DIGEST_DIGITS]}-{snapshot.task.replace('/', '.')}",
-                    made.digest,
-                )
-                self.files.write_snapshot(made, data)
-                edits[name] = made
-                saved += sizes[name] - len(data)
-        self.put(lambda: DropRecord(secrets.token_hex(8), edits))
+                made[name] = snapshot, encode_snapshot(snapshot)[1]
+                saved += sizes[name] - len(made[name][1])
+
+        def record() -> LogRecord:
+            # A coordinator that runs sweeps what no commit names. It does not sweep files with the number of a record that it
+            # has not read, and this one names them.
+            number = self.view.last + 1
+            for name, (snapshot, data) in made.items():
+                digest = hashlib.sha256(data).hexdigest()
+                place = snapshot.task.replace("/", ".")
+                file = SnapshotFile(f"{snapshot.epoch}-{number}-{digest[:DIGEST_DIGITS]}-{place}", digest)
+                self.files.write_snapshot(file, data)
+                edits[name] = file
+            return DropRecord(secrets.token_hex(8), dict(edits))
+
+        self.put(record)
         self.delete(edits)
         return saved
 
