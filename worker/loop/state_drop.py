@@ -32,7 +32,8 @@ TRIES: Final = 100
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was deleted, or would be. `keys`: those that had the state in the last commit, as far as it can be read. `files`: of all kept epochs."""
+    """What was deleted, or would be. `keys`: those that had the state in the last commit, as far as it can be read. `files`: of
+    all kept epochs."""
 
     what: str
     keys: int
