@@ -5,6 +5,7 @@ Must not know: the format of logs and snapshots.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
@@ -105,9 +106,21 @@ def find(cluster: ClusterOptions, topology: str, webhdfs: str | None = None) -> 
         found = known(cluster, folder.name)
     except Unreachable as error:
         return Target(folder, unknown=f"no cluster answers ({error})")
-    if found is None or str(found.folder) != str(folder):
+    if found is None or not may_be_same(str(found.folder), str(folder)):
         return Target(folder)
-    return found
+    return Target(folder, found.running)
+
+
+def may_be_same(one: str, other: str) -> bool:
+    """Return whether two paths can name one folder: links, and the names of one HDFS, are looked through."""
+    from squall.stores.paths import LOCAL, check_path, folder_of, scheme_of
+
+    one, other = check_path(one), check_path(other)
+    if scheme_of(one) != scheme_of(other):
+        return False
+    if scheme_of(one) == LOCAL:
+        return os.path.realpath(folder_of(one)) == os.path.realpath(folder_of(other))
+    return folder_of(one) == folder_of(other)
 
 
 def named(cluster: ClusterOptions, name: str) -> Target:

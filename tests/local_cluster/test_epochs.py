@@ -189,13 +189,14 @@ def test_threads_and_real_time_count_the_same(tmp_path: Path) -> None:
         "topology.epoch.secs": 0.1,
         "topology.queue.size": 16,
     }
-    spout, between, count = Words(3_000), Pass(0.01), Count(0.01)
+    spout, between, count = Words(2_000), Pass(0.01), Count(0.01)
     for component in (spout, between, count):
         component.threaded = True
     for _ in range(3):
         with LocalCluster() as cluster:
             cluster.submit(words(spout, between, count), conf)
             time.sleep(0.4)
+    spout.count = 3_000  # those before may all be committed
     with LocalCluster() as cluster:
         cluster.submit(words(spout, between, count), conf)
         eventually(lambda: cluster.status("words").components["words"].acked > 0)
@@ -211,9 +212,9 @@ def test_barriers_pass_outboxes_that_are_full(tmp_path: Path) -> None:
         "topology.max.spout.pending": None,
     }
     with_rows = 0
-    for _ in range(4):
-        with LocalCluster() as cluster:
-            cluster.submit(words(Words(1_400), Pass(), SlowCount()), conf)
+    for start in range(4):
+        with LocalCluster() as cluster:  # each start has words that none before it can have committed
+            cluster.submit(words(Words(1_000 + 100 * start), Pass(), SlowCount()), conf)
             eventually(lambda: cluster.status("words").components["words"].acked > 0)
             time.sleep(0.2)
         with_rows += sum(bool(snapshot.outboxes) for snapshot in snapshots_at(tmp_path / "words"))

@@ -10,8 +10,11 @@ import pytest
 from local_cluster import LocalCluster
 from nimbus.submission.submission import Submission
 from squall.settings import merged, overrides_of
+from tests.local_cluster.keeping_words import Batches, Gathers
 from tests.local_cluster.words_with_state import (
+    WORDS,
     Count,
+    Newest,
     Pass,
     Words,
     commits_at,
@@ -19,7 +22,17 @@ from tests.local_cluster.words_with_state import (
     expected,
     words,
 )
-from topology_api import Bolt, InvalidConfig, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
+from topology_api import (
+    Bolt,
+    Fields,
+    InvalidConfig,
+    Replay,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
 
 #: Longer than a trial.
 TRIAL = 15.0
@@ -182,3 +195,88 @@ def test_a_component_that_is_gone_is_found_again_with_its_state(tmp_path: Path) 
         assert times["times"] == expected(list(range(900)))["w0"][0]
         assert 0 < seen["seen"] < times["times"]
         assert seen["seen"] > times["times"] - without  # those before it was gone count, too
+
+
+class KeyedPass(StatefulBolt):
+    """`Pass`, and it counts what it passes on."""
+
+    key = "word"
+    outputs = Words.outputs
+    passed = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.passed.value += 1
+        self.emit((tup["word"], tup["number"]))
+
+
+class NotYet(Pass):
+    def execute(self, tup: Tuple) -> None:
+        raise OSError("not yet")
+
+
+def through(bolt: Bolt, keyed: bool, spout: Words | None = None) -> Topology:
+    builder = TopologyBuilder("words")
+    spout = spout or Words(140, 20)
+    spout.replay = Replay(max_attempts=1000, first_delay=100, max_delay=100)
+    builder.set_spout("words", spout)
+    declarer = builder.set_bolt("pass", bolt, parallelism=2)
+    if keyed:
+        declarer.fields_grouping("words", "word")
+    else:
+        declarer.shuffle_grouping("words")
+    builder.set_bolt("count", Count(), parallelism=2).fields_grouping("pass", "word")
+    builder.set_bolt("newest", Newest(), parallelism=2).fields_grouping("count", "word")
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    "first", [Gathers(1000), NotYet(), Batches(1000, 100)], ids=["held", "parked", "gathered"]
+)
+def test_what_a_bolt_had_in_its_hands_goes_to_the_tasks_of_its_keys_when_it_becomes_stateful(
+    tmp_path: Path, first: Bolt
+) -> None:
+    first.tick_interval = None
+    conf = conf_at(tmp_path, **{"topology.message.timeout.secs": 1000})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(through(first, keyed=False), conf)
+        cluster.advance(3)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(through(KeyedPass(), keyed=True), conf)
+        cluster.advance(120)
+        assert counts(cluster) == expected(list(range(140)))
+        for word in set(WORDS):  # in one task: in two, neither has all
+            assert cluster.state("words", "pass", word)["passed"] == 20
+
+
+class Numbers(Words):
+    """Another version of `Words`."""
+
+    __module__, __qualname__ = Words.__module__, Words.__qualname__
+    outputs = Fields("word", "number", "more")
+
+    def emit(self, values: Any, *, message_id: object = None, stream: str = "default") -> None:
+        super().emit((*values, 0), message_id=message_id, stream=stream)
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+@pytest.mark.parametrize(
+    "first", [Gathers(1000), NotYet(), Batches(1000, 100)], ids=["held", "parked", "gathered"]
+)
+def test_tuples_in_the_hands_of_a_bolt_whose_stream_has_other_fields_now_are_named(
+    tmp_path: Path, first: Bolt, tasks: int
+) -> None:
+    first.tick_interval = None
+    conf = conf_at(tmp_path, **{"topology.message.timeout.secs": 1000})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(through(first, keyed=False), conf)
+        cluster.advance(3)
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Numbers(140, 20))
+    builder.set_bolt("pass", Pass(), tasks).fields_grouping("words", "more")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf)
+        cluster.advance(3)
+        status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        assert "has other fields now" in status.errors[-1].text
+        assert status.errors[-1].text.startswith("StateError")

@@ -11,14 +11,15 @@ from click.testing import CliRunner, Result
 
 from local_cluster import LocalCluster
 from squall_cli.commands import state_drop
-from squall_cli.commands.state_drop import Target
+from squall_cli.commands.state_drop import Target, may_be_same
 from squall_cli.main import squall
 from squall_cli.options.state_path import StateFolder
-from tests.local_cluster.test_replaced_state import TextCount, conf_at
+from tests.local_cluster.test_replaced_state import Shows, TextCount, conf_at, with_more
 from tests.local_cluster.words_with_state import WORDS, Count, Pass, Words, expected, words
+from topology_api import Tuple, ValueState
 from topology_api.errors import SquallError
 from worker.epochs.log import PutAnswer
-from worker.epochs.records import CommitRecord, LeadRecord
+from worker.epochs.records import CommitRecord, LeadRecord, LogRecord
 from worker.loop.committed_state import CommittedState
 from worker.loop.epoch_store import EpochFiles
 from worker.loop.state_drop import StateDrop
@@ -153,8 +154,6 @@ def test_a_coordinator_that_runs_reads_the_record_and_goes_on(tmp_path: Path) ->
     conf: dict[str, Any] = conf_at(tmp_path)
     counted(tmp_path)
     with LocalCluster(simulated_time=True) as cluster:
-        from tests.local_cluster.test_replaced_state import with_more
-
         cluster.submit(with_more(400, None), conf)  # it has no `newest`
         cluster.advance(3)
         job = StateDrop(EpochFiles(str(tmp_path), "words"))
@@ -164,3 +163,71 @@ def test_a_coordinator_that_runs_reads_the_record_and_goes_on(tmp_path: Path) ->
         assert cluster.state("words", "count", "w0")["times"] == expected(list(range(400)))["w0"][0]
     assert states_of(tmp_path / "words", "newest") == {}
     assert states_of(tmp_path / "words", "count")
+
+
+class MoreShows(Shows):
+    other = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        super().execute(tup)
+        self.other.value += 1
+
+
+def test_a_coordinator_that_runs_sweeps_nothing_that_a_drop_has_rewritten(tmp_path: Path) -> None:
+    """It commits, and rewinds, between the writing of the snapshots and that of the record."""
+    conf = conf_at(tmp_path)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(with_more(100, MoreShows()), conf)
+        cluster.advance(7)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(with_more(400, None), conf)
+        cluster.advance(3)
+        job = StateDrop(EpochFiles(str(tmp_path), "words"))
+        job.find("shows", "other")
+        numbers: list[int] = []
+
+        def late(number: int, record: LogRecord) -> PutAnswer:
+            numbers.append(number)
+            if len(numbers) < 3:
+                cluster.advance(2)
+                cluster.rebalance("words", 3 - len(numbers))
+                cluster.advance(2)
+            return EpochFiles.put_record(job.files, number, record)
+
+        job.files.put_record = late  # type: ignore[method-assign]
+        job.drop_state("shows", "other")
+        assert len(numbers) == 3
+        cluster.advance(5)
+    assert set(map(frozenset, states_of(tmp_path / "words", "shows").values())) == {frozenset({"seen"})}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(with_more(400, MoreShows()), conf)
+        cluster.advance(3)
+        assert cluster.last_status("words").state == "ACTIVE", cluster.last_status("words").errors
+
+
+@pytest.mark.parametrize("what", [(), ("count",)])
+@pytest.mark.parametrize("gone", [False, True])
+def test_what_cannot_be_read_can_be_deleted(tmp_path: Path, what: tuple[str, ...], gone: bool) -> None:
+    folder = counted(tmp_path)
+    for file in (folder / "snapshots").glob("*-count.0"):
+        if gone:
+            file.unlink()
+        else:
+            file.write_bytes(file.read_bytes()[:-1])
+    result = drop(folder, *what, "--yes")
+    assert result.exit_code == 0, result.stderr
+    counted(tmp_path, Count())  # it ran
+
+
+def test_another_name_of_the_folder_of_a_topology_that_runs_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = counted(tmp_path / "state")
+    (tmp_path / "link").symlink_to(tmp_path / "state")
+    running = Target(StateFolder(str(folder.parent), folder.name), frozenset({"words", "pass", "count"}))
+    monkeypatch.setattr(state_drop, "known", lambda cluster, name: running)
+    result = drop(tmp_path / "link" / "words", "--yes")
+    assert result.exit_code == 1 and "`squall kill words` first" in result.stderr
+    assert may_be_same("hdfs://a:9000/s/words", "hdfs://cluster/s/words")
+    assert not may_be_same("hdfs://a:9000/s/words", "hdfs://a:9000/t/words")
+    assert not may_be_same("hdfs://a:9000/s/words", "/s/words")

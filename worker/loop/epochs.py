@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -114,6 +114,8 @@ class Epochs:
         self.rewind = 0
         #: How many tasks each component has in the last commit.
         self.counts: dict[str, int] = {}
+        #: The snapshots of a task's component in the last commit.
+        self.saved_files: dict[str, dict[str, SnapshotFile]] = {}
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
         #: Frames of a rewind whose first step their target has not taken yet.
@@ -322,6 +324,8 @@ class Epochs:
             self.rewind = message.rewind  # this process was started when the log had already ended
         if message.rewind == self.rewind:
             self.follow(message)
+            if isinstance(message, RestoreTask):
+                self.saved_files[name] = message.files
         self.outside.go_on(task, self.participants[task.id].message(message))
 
     def follow(self, message: ToTask) -> None:
@@ -366,7 +370,8 @@ class Epochs:
                 self.host.execute(task, partial(task.ack_committed, effect.ids))
             elif isinstance(effect, ReadSnapshots):
                 done = partial(self.snapshots_read, task.id, effect.rewind)
-                self.calls.call(partial(self.files.restore_point, effect.files, effect.rewind), done)
+                others = self.saved_files.get(participant.task, {})
+                self.calls.call(partial(self.read, participant.task, effect, others), done)
             elif isinstance(effect, LoadSnapshot):
                 self.host.execute(task, partial(task.begin_with, effect.snapshot))
                 self.mail.later(partial(self.take_early, task.id))
@@ -387,6 +392,14 @@ class Epochs:
         """A snapshot is in the store."""
         if task in self.tasks:
             self.perform(self.tasks[task], self.participants[task].snapshot_written(rewind, file))
+
+    def read(self, name: str, wanted: ReadSnapshots, every: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
+        """Read the snapshots with which a task begins; `every`: those of its component. Called by the store's thread."""
+        found = self.files.restore_point(wanted.files, wanted.rewind)
+        others = {task: file for task, file in every.items() if task not in wanted.files}
+        if found and others and Rescale(self.plan, self.counts).is_newly_keyed(name, found[0]):
+            found += self.files.read_snapshots(others)
+        return found
 
     def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
         """The snapshots that a task begins with are there."""

@@ -2,7 +2,8 @@
 
 Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
 for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. The tasks of
-a spout all begin with the positions of those before, which the spout merges.
+a spout all begin with the positions of those before, which the spout merges. A bolt whose tuples had no keys, and have some in
+this version of the topology, is divided by them, too.
 Must not know: files, links, objects of tasks.
 """
 
@@ -22,6 +23,8 @@ from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
 from worker.routing.key_hash import key_hash
 from worker.state.saving import Part
+from worker.tasks.emitter import short
+from worker.tasks.fitting import ANOTHER_PATH
 
 #: What helps where a commit cannot be divided.
 AS_BEFORE = "start it with the numbers of tasks that it had until a later commit, then rebalance it"
@@ -43,16 +46,20 @@ class Rescale:
     def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
         component, _, index = name.partition("/")
-        if component in self.changed:
+        if component in self.changed or len(snapshots) > 1:
             snapshot = self.share_of(component, int(index), snapshots)
         else:
             [snapshot] = snapshots
         if self.changed:
             snapshot.ended = self.ends_now(snapshot.ended)
-            snapshot.outboxes = [
-                moved for box in snapshot.outboxes for moved in self.rerouted(component, *box)
-            ]
+        snapshot.outboxes = [moved for box in snapshot.outboxes for moved in self.rerouted(component, *box)]
         return snapshot
+
+    def is_newly_keyed(self, name: str, snapshot: TaskSnapshot) -> bool:
+        """Return whether the tuples that a bolt's tasks held had no keys, and have some now: then each task needs the snapshots
+        of all."""
+        spec = self.plan.topology.component(name.partition("/")[0])
+        return spec.kind == "bolt" and bool(spec.keeps.get("key")) and not snapshot.state.get("key")
 
     # A component with another number of tasks.
 
@@ -155,7 +162,7 @@ class Rescale:
     ) -> list[tuple[str, str, list[Any]]]:
         """Return rows that were on their way to a task, for the tasks that get them now. Raises StateError."""
         reader, _, old = target.partition("/")
-        if reader not in self.changed or reader not in self.plan.tasks_of:
+        if reader not in self.plan.tasks_of:
             return [(target, stream, packed)]
         count = len(self.plan.tasks_of[reader])
         streams = self.plan.topology.component(component).outputs
@@ -177,6 +184,8 @@ class Rescale:
                 (f"{reader}/{index}", stream, [dumps_by_value(rows, 5)])
                 for index, rows in sorted(shares.items())
             ]
+        if reader not in self.changed:
+            return [(target, stream, packed)]
         if "fields" in kinds:
             raise StateError(
                 f"at the last commit, tuples of stream {stream!r} were on their way from component {component!r} to "
@@ -304,7 +313,12 @@ def files_for(name: str, files: dict[str, SnapshotFile], count: int) -> dict[str
 
 
 def key_at(row: Any, positions: tuple[int, ...]) -> Any:
-    """Return the key of a row: one value, or a tuple of values."""
+    """Return the key of a row: one value, or a tuple of values. Raises StateError if its stream had fewer fields."""
+    if len(row) <= max(positions):
+        raise StateError(
+            f"at the last commit, a tuple {short(row, 100)} was on its way or waited, and its stream has other fields now, by "
+            f"which tuples are grouped: {ANOTHER_PATH}"
+        )
     return row[positions[0]] if len(positions) == 1 else tuple(row[position] for position in positions)
 
 

@@ -31,7 +31,8 @@ TRIES: Final = 100
 
 @dataclass(frozen=True)
 class Dropped:
-    """What was deleted, or would be. `keys`: those that had the state in the last commit. `files`: of all kept epochs."""
+    """What was deleted, or would be. `keys`: those that had the state in the last commit, as far as it can be read. `files`: of
+    all kept epochs."""
 
     what: str
     keys: int
@@ -80,7 +81,12 @@ class StateDrop:
         keys, names = 0, set[str]()
         for task, file in newest.files.items():
             if component in (None, component_of(task)):
-                snapshot = self.snapshot(file)
+                try:
+                    snapshot = self.snapshot(file)
+                except SquallError:
+                    if state is not None:
+                        raise
+                    continue  # to delete it, it need not be readable
                 names |= states_in(snapshot)
                 keys += counted(snapshot, state).keys
         if state is not None and state not in names:
@@ -125,7 +131,11 @@ class StateDrop:
         gone: dict[str, SnapshotFile | None] = {}
 
         def record() -> LogRecord:
-            gone.update(dict.fromkeys(self.named(component).keys() & self.sizes().keys()))
+            # Earlier commits have been swept; of the last one, what is not there was lost.
+            last = {
+                file.name for task, file in self.newest().files.items() if component_of(task) == component
+            }
+            gone.update(dict.fromkeys(self.named(component).keys() & (self.sizes().keys() | last)))
             return DropRecord(secrets.token_hex(8), dict(gone))
 
         self.put(record)
@@ -134,9 +144,9 @@ class StateDrop:
     def drop_state(self, component: str, state: str) -> int:
         """Write a component's snapshots without one of its states; return by how many bytes they are smaller."""
         sizes = self.sizes()
-        edits: dict[str, SnapshotFile | None] = {}
+        made: dict[str, tuple[TaskSnapshot, SnapshotFile, bytes]] = {}
+        edits: dict[str, SnapshotFile] = {}
         gone = self.all_of(component)
-        written = 0
         for name, file in self.named(component).items():
             if name not in sizes:
                 continue
@@ -146,20 +156,24 @@ class StateDrop:
             snapshot.parts = parts
             (snapshot.state or {}).get("states", {}).pop(state, None)
             if held or file.since:  # what builds upon others is written as a whole one
-                made, data = encode_snapshot(snapshot)
-                made = SnapshotFile(
-                    f"{snapshot.epoch}-0-{made.digest[:DIGEST_DIGITS]}-{snapshot.task.replace('/', '.')}",
-                    made.digest,
-                )
-                self.files.write_snapshot(made, data)
-                edits[name] = made
-                gone.discard(made.name)  # an attempt that was interrupted has written it, too
-                written += len(data)
+                made[name] = snapshot, *encode_snapshot(snapshot)
             else:
                 gone.discard(name)  # as it is
-        self.put(lambda: DropRecord(secrets.token_hex(8), edits))
+
+        def record() -> LogRecord:
+            # A coordinator that runs sweeps what no commit names. It does not sweep files with the number of a record that it
+            # has not read, and this one names them.
+            number = self.view.last + 1
+            for name, (snapshot, file, data) in made.items():
+                place = f"{file.digest[:DIGEST_DIGITS]}-{snapshot.task.replace('/', '.')}"
+                edits[name] = SnapshotFile(f"{snapshot.epoch}-{number}-{place}", file.digest)
+                self.files.write_snapshot(edits[name], data)
+                gone.discard(edits[name].name)  # an attempt that was interrupted has written it, too
+            return DropRecord(secrets.token_hex(8), dict(edits))
+
+        self.put(record)
         self.delete(gone)
-        return sum(sizes[name] for name in gone) - written
+        return sum(sizes[name] for name in gone) - sum(len(data) for _, _, data in made.values())
 
     def put(self, make: Callable[[], LogRecord]) -> None:
         """Put a record, made for the log as it is then. Raises SquallError."""

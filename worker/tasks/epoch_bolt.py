@@ -468,14 +468,21 @@ class EpochBoltTask(StatefulBoltTask):
 def again_batch(
     task: EpochBoltTask, component: str, source: int, stream: str, awaited: bool, packed: bytes
 ) -> AgainBatch:
-    """Return tuples that a task executes again. Raises StateError for a stream that it does not read any more."""
+    """Return tuples that a task executes again. Raises StateError for a stream that it does not read any more, or
+    that has other fields."""
     fields = task.fields_of.get((component, stream))
     if fields is None:
         raise StateError(
             f"{task.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and does not "
             f"read this stream any more: {ANOTHER_PATH}"
         )
-    return AgainBatch(Source(component, source, stream, fields), task.id, pickle.loads(packed), awaited)
+    rows = pickle.loads(packed)
+    if any(len(row) != len(fields) for row in rows):
+        raise StateError(
+            f"{task.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and the stream has "
+            f"other fields now ({', '.join(fields)}): {ANOTHER_PATH}"
+        )
+    return AgainBatch(Source(component, source, stream, fields), task.id, rows, awaited)
 
 
 def batch_of(task: EpochBoltTask, parked: Parked) -> Batch:
