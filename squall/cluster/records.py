@@ -39,7 +39,17 @@ from topology_api.wording import shown
 #: older readers ignore.
 FORMAT = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
-_LATER = ("event", "cannot_start", "set_options", "by", "repeats", "heirs", "ended_by")
+_LATER = (
+    "event",
+    "cannot_start",
+    "set_options",
+    "by",
+    "repeats",
+    "heirs",
+    "ended_by",
+    "returns",
+    "state_start",
+)
 
 
 #: Options of a topology that daemons calculate with, and their minimum.
