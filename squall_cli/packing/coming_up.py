@@ -179,7 +179,7 @@ class Arrival:
             return f"inactive: {to_type('activate', self._name)} lets it run" if workers else None
         if not 0 < len(workers) == up:
             return None
-        if is_untracked(status.components):
+        if is_untracked(status):
             return f"{passed}{'' if passed else 'first '}tuples executed; none of them is tracked"
         return f"{passed}its workers are up, and nothing failed" if passed else None
 
@@ -295,11 +295,14 @@ def _events_of(status: TopologyAnswer, version: str, kind: str) -> list[Event]:
     return [event for event in status.events if event.kind == kind and event.version == version]
 
 
-def is_untracked(components: Mapping[str, ComponentStatus]) -> bool:
-    """Whether spouts have emitted only untracked tuples, and bolts, if there are any, have executed some."""
-    spouts = [component for component in components.values() if component.kind == "spout"]
-    bolts = [component for component in components.values() if component.kind != "spout"]
-    tracked = any(spout.acked or spout.failed or spout.pending for spout in spouts)
+def is_untracked(status: TopologyAnswer) -> bool:
+    """Whether spouts have emitted only untracked tuples, and bolts, if there are any, have executed some. With a state path all
+    are tracked, and acks come with the commit."""
+    spouts = [component for component in status.components.values() if component.kind == "spout"]
+    bolts = [component for component in status.components.values() if component.kind != "spout"]
+    tracked = status.epoch is not None or any(
+        spout.acked or spout.failed or spout.pending for spout in spouts
+    )
     return (
         not tracked
         and any(spout.emitted for spout in spouts)
@@ -319,9 +322,11 @@ def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> 
     spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
     if on_trial(status) and any(spout.acked for spout in spouts):
         return f"on trial: {so_far(spouts)}"
-    if on_trial(status) and is_untracked(status.components):
+    if on_trial(status) and is_untracked(status):
         return "on trial: tuples are executed; none of them is tracked"
     emitted = sum(spout.emitted for spout in spouts)
+    if on_trial(status) and status.epoch is not None and emitted:
+        return f"on trial: {whole(emitted)} emitted; acks come with the first commit, after the trial"
     down = ", ".join(name for name, component in status.components.items() if is_down(component))
     return (
         f"waiting for the first ack: {whole(emitted)} emitted{f' ({down} is down)' if down else ''}"

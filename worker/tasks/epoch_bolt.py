@@ -303,13 +303,15 @@ class EpochBoltTask(StatefulBoltTask):
         }
 
     def begin_with(self, snapshot: TaskSnapshot | None) -> None:
-        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been prepared."""
+        """Become what a snapshot says; None: begin. The topology ends if it cannot: another process could not either. The task
+        has just been prepared."""
         if snapshot is None:
             return
         try:
             self.load(snapshot)
         except Exception as error:
-            self.abandoned = self.report("prepare", unreadable(self.emitter.where(), snapshot.epoch, error))
+            self.report("prepare", unreadable(self.emitter.where(), snapshot.epoch, error))
+            self.crash_on_error = True
 
     def load(self, snapshot: TaskSnapshot) -> None:
         """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
