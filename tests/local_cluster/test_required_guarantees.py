@@ -24,7 +24,7 @@ def test_submit_refuses_less_than_is_required_with_the_reason(tmp_path: Path) ->
             cluster.submit(words(tmp_path), REQUIRED)
         assert caught.value.problems == (
             "topology.require is exactly-once, but topology.state.path is not set, so tuples that are emitted again are "
-            "processed and written again: give a folder as file:///path",
+            "processed and written again: give a folder as file:///path or hdfs://host:port/path",
         )
         assert cluster.topologies() == []
 
