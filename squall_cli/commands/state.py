@@ -144,7 +144,7 @@ def state() -> None:
       squall state list /var/lib/squall-state/word-count
       squall state get /var/lib/squall-state/word-count count squall
       squall state export /var/lib/squall-state/word-count -o state.jsonl
-      squall state list hdfs://namenode:9000/squall/word-count --webhdfs namenode:9870
+      squall state list hdfs://namenode:9000/state/word-count
     """
 
 

@@ -15,7 +15,7 @@ import click
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, site_settings
 from squall_cli.options.state_path import StateFolder, state_place, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import in_bytes, plural
-from squall_cli.terminal.lines import harmless
+from squall_cli.terminal.lines import echo, harmless
 from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS
 from topology_api.errors import SquallError
 
@@ -67,7 +67,7 @@ def drop(cluster: ClusterOptions, topology: str, what: str | None, webhdfs: str 
     found = job.find(component or None, state or None)
     if not yes:
         if target.unknown:
-            click.echo(f"{target.unknown}: if {folder.name} runs, it ends with an error.", err=True)
+            echo(f"{target.unknown}: if {folder.name} runs, it ends with an error.", err=True)
         click.confirm(f"Delete {text_of(found, folder)} for good?", abort=True, err=True)
     if target.running is None:
         job.fence()

@@ -78,7 +78,7 @@ MISUNDERSTOOD = [
     "state list",
     "state get /state count",
     "state list /state --epoch 0",
-    "state list hdfs://namenode/state",
+    "state list ftp://namenode/state",
     "top --delay 0",
     "completion tcsh",
     "version now",

@@ -34,7 +34,7 @@ from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
-from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked
+from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.snapshot_slices import SnapshotSlices, load_contents
 from worker.tasks.stateful_bolt import StatefulBoltTask
 
@@ -49,13 +49,6 @@ def not_kept(where: str, what: str, error: Exception) -> StateError:
         f"{where}: {what} cannot be kept in a snapshot: {failure_text(error)}. With topology.state.path all values must be "
         "such that pickle can carry them"
     )
-
-
-def unreadable(where: str, epoch: int, error: Exception) -> StateError:
-    """Return the error for a snapshot that does not fit its task."""
-    if isinstance(error, StateError):
-        return error
-    return StateError(f"{where} cannot read its snapshot of epoch {epoch}: {failure_text(error)}")
 
 
 class MarkerBatch(Batch):

@@ -22,8 +22,9 @@ from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.tasks.emitter import short
-from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes, unreadable
+from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
+from worker.tasks.fitting import unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from topology_api import StateError
 from topology_api.state_types import keeping_problems, keeps_of
+from worker.errors.reports import failure_text
 
 if TYPE_CHECKING:
     from worker.epochs.snapshot_files import TaskSnapshot
@@ -54,3 +55,10 @@ def check_parked(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
             raise StateError(
                 f"{where}, and the stream has other fields now ({', '.join(fields)}): {ANOTHER_PATH}"
             )
+
+
+def unreadable(where: str, epoch: int, error: Exception) -> StateError:
+    """Return the error for a snapshot that does not fit its task."""
+    if isinstance(error, StateError):
+        return error
+    return StateError(f"{where} cannot read its snapshot of epoch {epoch}: {failure_text(error)}")
