@@ -18,8 +18,8 @@ from benchmarks import state_access
 from benchmarks.child import answer, ask, core, machine, peak_rss
 from benchmarks.goals import Goal, print_goals
 from topology_api import Bolt, Context, Tuple
-from worker.epochs.snapshot_files import TaskSnapshot, encode_snapshot
-from worker.state.saved import save_states
+from worker.epochs.snapshot_files import SnapshotData
+from worker.state.saving import StateSaving
 
 MOST = 2.0
 KB = 1_024
@@ -77,10 +77,12 @@ def measure(once: str, keys: int) -> dict[str, Any]:
     grown = resident() - before
     if once == "dict":
         return {"key": grown / keys}
-    snapshot = TaskSnapshot("bolt/0", 1, 1, 0)
-    snapshot.state = {"states": save_states(task.states, lambda moment: moment)}  # type: ignore[attr-defined]
-    _, data = encode_snapshot(snapshot)
-    assert len(data) > keys
+    data = SnapshotData()
+    handles = list(task.states.values())  # type: ignore[attr-defined]
+    saving = StateSaving(handles, True, lambda moment: moment, data.add)
+    while not saving.step():
+        pass
+    assert saving.cells == keys
     return {"key": grown / keys, "peak": (peak_rss() * KB * 1_000 - before) / keys}
 
 

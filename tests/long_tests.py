@@ -39,7 +39,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/examples/test_accounts.py": "workers are killed while they book, and started again after pauses",
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
-    "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL anew for each of a hundred faults",
+    "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL for each of a hundred faults",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
     "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",

@@ -67,6 +67,7 @@ from worker.epochs.records import (
     RewindRecord,
     SnapshotFile,
     StartPoint,
+    component_of,
 )
 from worker.epochs.snapshot_files import SweepFiles, sweep_of
 from worker.epochs.starting import FetchStart, NoSuchEpoch, start_of
@@ -456,11 +457,6 @@ class Coordinator:
         """Write that no epoch follows."""
         self.enter(P.ENDING)
         return self.write(EndRecord(self.writer.new_token(), self.view.epoch, reason))
-
-
-def component_of(task: str) -> str:
-    """Return the component of "component/index"."""
-    return task.partition("/")[0]
 
 
 def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, SnapshotFile]:

@@ -101,6 +101,11 @@ build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord)
 _DECODER = msgspec.msgpack.Decoder(LogRecord)
 
 
+def component_of(task: str) -> str:
+    """Return the component of a task, "component/index"."""
+    return task.partition("/")[0]
+
+
 def edited(record: CommitRecord, edits: Mapping[str, SnapshotFile | None]) -> CommitRecord:
     """Return a commit as it is after `DropRecord`s."""
     if not any(file.name in edits for file in record.files.values()):

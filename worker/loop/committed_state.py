@@ -22,6 +22,7 @@ from worker.epochs.records import (
     EndRecord,
     LeadRecord,
     SnapshotFile,
+    component_of,
     decode_record,
     edited,
 )
@@ -231,11 +232,6 @@ def epoch_of(file: str) -> int:
     """Return the epoch in the name of a snapshot's file; a high number for other files."""
     number = file.partition("-")[0]
     return int(number) if number.isdecimal() else sys.maxsize
-
-
-def component_of(task: str) -> str:
-    """Return the component of "component/index"."""
-    return task.rpartition("/")[0]
 
 
 def place_of(task: str) -> tuple[str, int]:

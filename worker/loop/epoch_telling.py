@@ -23,6 +23,7 @@ from squall.epoch_status import (
 )
 from worker.epochs.coordinator import EpochPhase
 from worker.epochs.participant import Participant, TaskPhase
+from worker.epochs.records import component_of
 from worker.errors.reports import short_line
 from worker.loop.epoch_lead import EpochLead
 from worker.tasks.epoch_bolt import MarkerBatch
@@ -109,7 +110,7 @@ class EpochTelling:
         """Return (component, task) of the tasks of these names."""
         wanted = frozenset(names)
         rows = self.worker.plan.names.items()
-        return [(name.partition("/")[0], task) for task, name in rows if name in wanted]
+        return [(component_of(name), task) for task, name in rows if name in wanted]
 
     # The worker.
 
@@ -183,6 +184,8 @@ class EpochTelling:
         if ending is not None:
             if not ending.prepared:
                 return "its rows are being staged"
+            if not ending.data.whole:
+                return "its snapshot is being encoded"
             return "its snapshot is being written" if ending.written else "barriers of a cycle are missing"
         if task.id in self.worker.epochs.marked:
             calls = "a call of it does not return" if task.jobs and now - task.busy_since >= LONG_WAIT else ""

@@ -17,7 +17,7 @@ from typing import Any
 
 from topology_api import StateError, StatefulBolt, Topology
 from topology_api.packing import dumps_by_value
-from worker.epochs.records import CommitRecord, SnapshotFile
+from worker.epochs.records import CommitRecord, SnapshotFile, component_of
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
@@ -58,7 +58,7 @@ class Rescale:
     def is_newly_keyed(self, name: str, snapshot: TaskSnapshot) -> bool:
         """Return whether the tuples that a bolt's tasks held had no keys, and have some now: then each task needs the snapshots
         of all."""
-        spec = self.plan.topology.component(name.partition("/")[0])
+        spec = self.plan.topology.component(component_of(name))
         return spec.kind == "bolt" and bool(spec.keeps.get("key")) and not snapshot.state.get("key")
 
     # A component with another number of tasks.
@@ -92,7 +92,8 @@ class Rescale:
         self, made: TaskSnapshot, index: int, snapshots: list[TaskSnapshot], own: list[TaskSnapshot]
     ) -> None:
         """Put in what a bolt task begins with."""
-        component, count = made.task.partition("/")[0], len(self.plan.tasks_of[made.task.partition("/")[0]])
+        component = component_of(made.task)
+        count = len(self.plan.tasks_of[component])
         flags = {each.state["end_called"] for each in snapshots}
         if len(flags) > 1:
             raise StateError(
@@ -289,7 +290,7 @@ def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> li
         for spec in topology.spouts
         if spec.keeps_tasks and spec.id in before and before[spec.id] != now[spec.id]
     ]
-    ended = {name.partition("/")[0] for name in newest.finished}
+    ended = set(map(component_of, newest.finished))
     return found + [
         f"bolt {spec.id!r} is new and reads {entry.source!r}, whose input has ended"
         for spec in topology.bolts
@@ -301,7 +302,7 @@ def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> li
 
 def count_tasks(names: Iterable[str]) -> dict[str, int]:
     """Return the number of tasks of each component."""
-    return dict(Counter(name.partition("/")[0] for name in names))
+    return dict(Counter(map(component_of, names)))
 
 
 def files_for(name: str, files: dict[str, SnapshotFile], count: int) -> dict[str, SnapshotFile]:

@@ -16,9 +16,8 @@ from typing import Final
 from topology_api import SquallError
 from topology_api.wording import listed
 from worker.epochs.log import LogView, PutAnswer
-from worker.epochs.records import CommitRecord, DropRecord, LeadRecord, LogRecord, SnapshotFile
+from worker.epochs.records import CommitRecord, DropRecord, LeadRecord, LogRecord, SnapshotFile, component_of
 from worker.epochs.snapshot_files import TaskSnapshot, encode_snapshot
-from worker.loop.committed_state import component_of
 from worker.loop.epoch_store import SNAPSHOTS, EpochFiles
 from worker.loop.state_start import DIGEST_DIGITS
 from worker.state.saved_rows import SavedCounts, counts_of, whole_state

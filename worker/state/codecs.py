@@ -10,7 +10,6 @@ import enum
 import pickle
 import types
 import typing
-from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import UUID
@@ -69,17 +68,6 @@ class Codec:
                 self.decoder.decode(data)
             except Exception as error:
                 self.cannot(msgspec.msgpack.decode(data), state, error)
-
-    def all_kept(self, values: Iterable[Any]) -> list[bytes] | None:
-        """Return what `kept` makes of each value, much faster; None: it has to be done one by one, which names a value that
-        cannot be encoded. Each value was checked when it was written, if there is a type that it must have exactly.
-        """
-        if self.exact not in EXACT:
-            return None
-        try:
-            return list(map(msgspec.msgpack.Encoder().encode, values))
-        except Exception:
-            return None
 
     def decode(self, data: bytes) -> Any:
         """Return the value of bytes."""

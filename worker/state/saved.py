@@ -15,7 +15,7 @@ from typing import Any
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import declaration_misfit, misfit_text
-from worker.state.keys import BoxedKey, canonical, original
+from worker.state.keys import canonical
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
 from worker.state.merging import merged
@@ -29,11 +29,6 @@ Clock = Callable[[float], float]
 #: A saved state: its kind, its pickled keys, and for each key its values and their times of writing, its `ttl`, and what it was
 #: declared as.
 Saved = dict[str, Any]
-
-
-def save_states(states: Mapping[str, StateHandle], to_wall: Clock) -> dict[str, Saved]:
-    """Return what the states hold, by name. Raises StateError for a value that cannot be encoded."""
-    return {name: _save(handle, to_wall) for name, handle in states.items()}
 
 
 def load_states(
@@ -142,63 +137,10 @@ def load_state(
         ) from error
 
 
-def save_timers(timers: KeyTimers, to_wall: Clock) -> bytes:
-    """Return the timers of all keys."""
-    every = [
-        (original(key), name, to_wall(time))
-        for key, names in timers.times.items()
-        for name, time in names.items()
-    ]
-    return dumps_by_value(every, 5) if every else b""
-
-
 def load_timers(timers: KeyTimers, saved: bytes, from_wall: Clock) -> None:
-    """Set the timers that `save_timers` has returned."""
+    """Set timers that are a pickled list of (key, name, time)."""
     for key, name, time in pickle.loads(saved) if saved else ():
         timers.put(canonical(key), name, from_wall(time))
-
-
-def _save(handle: StateHandle, to_wall: Clock) -> Saved:
-    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-    expiry = handle.expiry  # type: ignore[attr-defined]
-    values: list[Any] = []
-    times: list[Any] = []
-    table = handle.table
-    fast = (
-        handle.codec.all_kept(cells.values()) if isinstance(handle, ValueHandle) and expiry is None else None
-    )
-    for key, value in cells.items() if fast is None else ():
-        table.key = key  # for messages
-        if isinstance(handle, ValueHandle):
-            values.append(handle.codec.kept(value, handle))
-            if expiry is not None:
-                times.append(to_wall(expiry.written[key]))
-        elif isinstance(handle, MapHandle):
-            keys_codec, codec = handle.keys_codec, handle.codec
-            values.append(
-                [(keys_codec.kept(item, handle), codec.kept(part, handle)) for item, part in value.items()]
-            )
-            if expiry is not None:
-                times.append([to_wall(expiry.written[key, item]) for item in value])
-        else:
-            assert isinstance(handle, ListHandle)
-            values.append([handle.codec.kept(part, handle) for part in value])
-            if expiry is not None:
-                times.append([to_wall(time) for time in handle.times.get(key, ())])
-    table.end()
-    boxed = BoxedKey in set(map(type, cells))
-    keys = dumps_by_value([original(key) for key in cells] if boxed else list(cells), 5) if cells else b""
-    values = values if fast is None else fast
-    ttl = None if expiry is None else expiry.ttl
-    # The `ttl`, and what is declared, are for other versions of the bolt, and for people who read the snapshot.
-    return {
-        "kind": kind_of(handle),
-        "keys": keys,
-        "values": values,
-        "times": times,
-        "ttl": ttl,
-        "declared": declared(handle),
-    }
 
 
 def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, apply
+from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
 from worker.state import build, saving
 from worker.state.keys import canonical
-from worker.state.saved import load_parts, load_states, load_timers, save_states, save_timers
+from worker.state.saved import load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
 from worker.state.table import MarkingTable, StateHandle
 from worker.state.timers import KeyTimers
