@@ -62,6 +62,9 @@ _ELEMENTS: Final = {
     "VarTupleType": "elements",
     "CollectionType": "list",
 }
+#: What the code raises that reads descriptions of another form: a client sends them, and no release knows those of later ones.
+_OTHER_FORM: Final = (KeyError, IndexError, TypeError, ValueError, AttributeError)
+_OTHER_RELEASE: Final = "its description is of another version of Squall"
 _LIMITS: Final = ("gt", "ge", "lt", "le", "multiple_of", "min_length", "max_length", "pattern", "tz")
 
 
@@ -145,8 +148,8 @@ def misfit(old: Mapping[str, Shape], new: Mapping[str, Shape]) -> str | None:
     None: they can."""
     try:
         return _Comparison(old["classes"], new["classes"]).part(old["type"], new["type"])
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
-        return "its description is of another version of Squall"
+    except _OTHER_FORM:
+        return _OTHER_RELEASE
 
 
 class _Comparison:
@@ -307,9 +310,18 @@ def keeps_of(component: object) -> dict[str, Shape]:
 
 def keeping_problems(
     topology: str, component: str, old: Mapping[str, Shape], new: Mapping[str, Shape]
-) -> Iterator[str]:
-    """Yield why a version of a component cannot go on from what another one keeps, with what to do. An empty mapping:
+) -> list[str]:
+    """Return why a version of a component cannot go on from what another one keeps, with what to do. An empty mapping:
     nothing is known of it, or it keeps nothing."""
+    try:
+        return [*_keeping_problems(topology, component, old, new)]
+    except _OTHER_FORM:
+        return [f"component {component!r}: {_OTHER_RELEASE}"]
+
+
+def _keeping_problems(
+    topology: str, component: str, old: Mapping[str, Shape], new: Mapping[str, Shape]
+) -> Iterator[str]:
     where = f"component {component!r}"
     was, now = old.get("class"), new.get("class")
     if was is not None and now is not None and was != now:

@@ -260,3 +260,10 @@ def test_a_key_of_other_fields_and_a_spout_of_another_class_do_not_fit() -> None
     assert keeps_of(Lines()) == {"class": "Lines"}
     [problem] = keeping_problems("words", "lines", {"class": "FileSpout"}, keeps_of(Lines()))
     assert "its position is that of a FileSpout, and it is a Lines now" in problem
+
+
+@pytest.mark.parametrize("odd", [{"states": {"times": {}}}, {"states": [1]}, {"key": 5}, {"key": [5]}])
+def test_a_description_of_another_form_is_named(odd: dict[str, Any]) -> None:
+    assert keeping_problems("words", "count", odd, keeps_of(Count())) == [
+        "component 'count': its description is of another version of Squall"
+    ]
