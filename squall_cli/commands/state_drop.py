@@ -95,12 +95,12 @@ def text_of(found: Dropped, folder: StateFolder) -> str:
     return f"{what} ({plural(found.keys, 'key')}, {plural(found.files, 'snapshot')} of {size}, in {folder})"
 
 
-def find(cluster: ClusterOptions, topology: str, webhdfs: str | None = None) -> Target:
+def find(cluster: ClusterOptions, topology: str, webhdfs: str | None) -> Target:
     """Return where the state of a topology is, and what runs of it. Raises `SquallError`."""
     from squall.http.client import Unreachable
 
     if "/" not in topology:
-        return named(cluster, topology)
+        return named(cluster, topology, webhdfs)
     folder = topology_folder(state_place(topology), webhdfs)
     try:
         found = known(cluster, folder.name)
@@ -123,18 +123,19 @@ def may_be_same(one: str, other: str) -> bool:
     return folder_of(one) == folder_of(other)
 
 
-def named(cluster: ClusterOptions, name: str) -> Target:
-    """Return where the state of the topology with a name is."""
+def named(cluster: ClusterOptions, name: str, webhdfs: str | None) -> Target:
+    """Return where the state of the topology with a name is. `webhdfs`: what was typed, instead of what the settings say."""
     found = known(cluster, name)
-    settings = site_settings(cluster.config)
-    if found is None and settings.get(STATE_PATH) is not None:
-        found = Target(folder_in(settings, name))
+    if found is None:
+        settings = site_settings(cluster.config)
+        if settings.get(STATE_PATH) is not None:
+            found = Target(folder_in(settings, name))
     if found is None:
         raise SquallError(
             f"no topology {name!r} is on the cluster, so it is not known where its state is: give the folder, as in `squall "
             f"state drop /folder/{name}`"
         )
-    return Target(topology_folder(str(found.folder), found.folder.webhdfs), found.running)
+    return Target(topology_folder(str(found.folder), webhdfs or found.folder.webhdfs), found.running)
 
 
 def folder_in(settings: Mapping[str, object], name: str) -> StateFolder:

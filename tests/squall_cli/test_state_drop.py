@@ -132,6 +132,20 @@ def test_a_topology_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) 
     assert "give the folder, as in `squall state drop /folder/words`" in result.stderr
 
 
+@pytest.mark.parametrize(("typed", "asked"), [((), "conf:1"), (("--webhdfs", "typed:2"), "typed:2")])
+def test_the_address_that_is_typed_is_the_one_that_is_asked(
+    monkeypatch: pytest.MonkeyPatch, typed: tuple[str, ...], asked: str
+) -> None:
+    there = Target(StateFolder("hdfs://a:9000/s", "words", "conf:1"))
+
+    def folder_at(path: str, webhdfs: str | None = None) -> StateFolder:
+        raise SquallError(f"{path} by {webhdfs}")
+
+    monkeypatch.setattr(state_drop, "known", lambda cluster, name: there)
+    monkeypatch.setattr(state_drop, "topology_folder", folder_at)
+    assert f"hdfs://a:9000/s/words by {asked}" in drop("words", "--yes", *typed).stderr
+
+
 def test_a_commit_that_is_written_meanwhile_does_not_bring_back_what_was_deleted(tmp_path: Path) -> None:
     folder = counted(tmp_path)
     files = EpochFiles(str(tmp_path), "words")
