@@ -1,6 +1,6 @@
 """Where a submission begins (`--state [PATH][@EPOCH]`): an epoch of its own state, or of another topology's.
 
-Must not know: logs, what is at a path.
+Must not know: logs, what is at a path, how it is reached.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from squall.stores.paths import InvalidPath, check_path
 from topology_api.errors import SquallError
 from topology_api.wording import shown
 
@@ -38,7 +39,8 @@ class StateStart:
         path, number = found["path"].removeprefix(_SCHEME), found["epoch"]
         epoch = None if number is None else int(number)
         on_hdfs = path.startswith(HDFS)
-        if "://" in path and not on_hdfs:
+        # file://host/folder would be a relative path without its scheme.
+        if "://" in found["path"] and not (on_hdfs or found["path"].startswith(f"{_SCHEME}/")):
             raise BadStart(
                 f"--state {shown(text)}: give a folder that all hosts see, as /folder or file:///folder, or "
                 "hdfs://host:port/folder"
@@ -51,13 +53,12 @@ class StateStart:
             raise BadStart(f"--state {shown(text)}: the path has to be absolute")
         if not path and not epoch:
             raise BadStart(f"--state {shown(text)}: give PATH, PATH@EPOCH or @EPOCH, such as @17")
+        try:
+            if path:
+                check_path(path)
+        except InvalidPath as error:
+            raise BadStart(f"--state {shown(text)}: {error}") from None
         return cls(path, epoch)
 
     def __str__(self) -> str:
         return self.path + ("" if self.epoch is None else f"@{self.epoch}")
-
-    def folder_for(self, topology: str, mark: str) -> Path | None:
-        """Return the folder of this host that holds a topology's state: the path itself, or the folder below it that is named
-        like the topology; None: neither is one. `mark`: what each such folder holds."""
-        folders = (Path(self.path), Path(self.path, topology))
-        return next((folder for folder in folders if (folder / mark).is_dir()), None)

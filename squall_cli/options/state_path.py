@@ -11,11 +11,11 @@ from typing import Final
 
 import click
 
+from squall.packages.state_paths import HDFS
 from topology_api.errors import SquallError
 from topology_api.wording import listed
 
 _SCHEME: Final = "file://"
-_HDFS: Final = "hdfs://"
 #: The folder that the state of every topology has.
 _LOG: Final = "log"
 
@@ -44,7 +44,7 @@ def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> st
 
 def state_place(given: str) -> str:
     """Return the path of a folder, absolute. Raises `click.BadParameter`."""
-    if given.startswith(_HDFS):
+    if given.startswith(HDFS):
         return given.rstrip("/")
     if "://" in given and not given.startswith(f"{_SCHEME}/"):
         raise click.BadParameter(
@@ -58,7 +58,7 @@ def topology_folder(path: str, webhdfs: str | None = None) -> StateFolder:
     from squall.stores.opening import default_webhdfs, open_store
     from squall.stores.paths import check_path
 
-    if not path.startswith(_HDFS) and not Path(path).is_dir():  # also named so if `check_path` refuses it
+    if not path.startswith(HDFS) and not Path(path).is_dir():  # also named so if `check_path` refuses it
         raise SquallError(f"there is no folder {path}: give the topology's folder below topology.state.path")
     with open_store(path, webhdfs=webhdfs or default_webhdfs(check_path(path))) as files:
         entries = [each.name for each in files.list("") if each.is_folder]

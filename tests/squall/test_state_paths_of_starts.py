@@ -36,8 +36,7 @@ def test_a_relative_path_belongs_to_the_working_directory() -> None:
     assert StateStart.parse("state/words@3", Path("/home/me")) == StateStart("/home/me/state/words", 3)
 
 
-def test_a_path_is_the_folder_of_a_topology_or_the_one_above(tmp_path: Path) -> None:
-    (tmp_path / "words" / "log").mkdir(parents=True)
-    assert StateStart(str(tmp_path), 1).folder_for("words", "log") == tmp_path / "words"
-    assert StateStart(str(tmp_path / "words"), 1).folder_for("other", "log") == tmp_path / "words"
-    assert StateStart(str(tmp_path), 1).folder_for("other", "log") is None
+@pytest.mark.parametrize("text", ["file://host/a@3", "../a@3", "ftp://host/a"])
+def test_what_no_host_finds_is_refused_where_it_is_typed(text: str) -> None:
+    with pytest.raises(BadStart, match="--state"):
+        StateStart.parse(text, Path("/home/me"))

@@ -7,7 +7,7 @@ Must not know: coordinators, tasks.
 
 from __future__ import annotations
 
-from squall.packages.state_paths import HDFS, StateStart
+from squall.packages.state_paths import StateStart
 from squall.stores.opening import default_webhdfs, open_store
 from squall.stores.paths import authority_of, check_path
 from topology_api import SquallError
@@ -46,9 +46,6 @@ def source_of(files: EpochFiles, start: StateStart) -> EpochFiles | None:
     """Return the state at the path of a start: in the path itself, or in a folder below it that is named like the topology;
     None: there is none. Another path on HDFS is reached as the topology's own, if that is on the same host."""
     name = files.folder.rpartition("/")[2]
-    if not start.path.startswith(HDFS):
-        folder = start.folder_for(name, LOG)
-        return None if folder is None else EpochFiles(str(folder.parent), folder.name)
     path = check_path(start.path)
     same = not files.is_local and authority_of(files.folder) == authority_of(path)
     webhdfs = files.webhdfs if same else default_webhdfs(path)
