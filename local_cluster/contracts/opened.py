@@ -5,47 +5,34 @@ from __future__ import annotations
 import logging
 import pickle
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any, TypeVar
 
 from local_cluster.bolt_run import run_bolt
 from topology_api import Bolt, Context, Tuple
+from topology_api.epoch_rules import STATE_PATH
+from topology_api.options import defaults
 from topology_api.packing import pack
+from worker.tasks.metrics import TaskMetrics
 
 T = TypeVar("T")
 #: The names of topology and component in the contexts.
 TOPOLOGY, COMPONENT = "contract", "connector"
 
 
-class _Count:
-    """A counter without a reader."""
-
-    def add(self, count: int = 1) -> None: ...
-
-
-class _Values:
-    """A histogram without a reader."""
-
-    def add(self, value: float, count: int = 1) -> None: ...
-
-
-class _Metrics:
-    def counter(self, name: str) -> _Count:
-        return _Count()
-
-    def histogram(self, name: str) -> _Values:
-        return _Values()
-
-    def gauge(self, name: str, function: Callable[[], float]) -> None: ...
-
-
 class Surroundings:
-    """The clock and the scratch directories of the tasks of one trial."""
+    """The clock, the configuration and the scratch directories of the tasks of one trial."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
+        #: Connectors ask it whether there are epochs.
+        self.conf = {**defaults(), STATE_PATH: f"file:///{TOPOLOGY}"}
         self.folder: tempfile.TemporaryDirectory[str] | None = None
+
+    def without_epochs(self) -> None:
+        """From now on tasks are those of a topology without epochs."""
+        self.conf[STATE_PATH] = None
 
     def directory(self) -> str:
         """Return a new directory."""
@@ -74,10 +61,10 @@ def context_of(component: str, index: int, parallelism: int, around: Surrounding
         task=index + 1,
         index=index,
         parallelism=parallelism,
-        conf={},
+        conf=dict(around.conf),
         tasks=lambda name: list(range(1, parallelism + 1)),
         log=logging.getLogger(f"{TOPOLOGY}.{component}.{index}"),
-        metrics=_Metrics(),
+        metrics=TaskMetrics(),
         resources={},
         directory=around.directory,
         now=lambda: around.now,

@@ -212,6 +212,7 @@ def lineages_are_apart(trial: StagedTrial) -> None:
 
 def without_epochs(trial: StagedTrial) -> None:
     trial.lineage = ""
+    trial.around.without_epochs()
     sink = trial.sink()
     for _ in range(3):
         rows = trial.rows(sink)

@@ -156,6 +156,7 @@ def without_rows(trial: TokenTrial) -> None:
 
 
 def without_epochs(trial: TokenTrial) -> None:
+    trial.around.without_epochs()
     sink = trial.sink()
     for _ in range(3):
         trial.must_write(sink, None, trial.rows(sink), 0)

@@ -28,7 +28,8 @@ from tests.connector_contract import (
     VisibleAtStage,
     shown_rows,
 )
-from topology_api import SquallError
+from topology_api import Context, SquallError
+from topology_api.epoch_rules import STATE_PATH
 
 
 def check_spout(kind: type[Numbers], parallelism: int = 1) -> None:
@@ -103,3 +104,26 @@ def test_what_the_checks_are_given_is_checked() -> None:
 def test_a_source_that_loses_what_was_read_without_a_word_is_found() -> None:
     with pytest.raises(ContractBroken, match="a position that the source has lost is refused"):
         check_rewindable_spout(lambda: Numbers(9), [(number,) for number in range(9)], lose=lambda: None)
+
+
+class AsksForEpochs(StagedInMemory):
+    """Has two ways to write, as a sink that is also used without epochs."""
+
+    def prepare(self, context: Context) -> None:
+        super().prepare(context)
+        self.with_epochs = context.conf[STATE_PATH] is not None
+
+    def stage(self, epoch: int | None, rows: list[Any]) -> Any:
+        assert self.with_epochs == (epoch is not None)
+        return super().stage(epoch, rows)
+
+
+class AsksForPath(Numbers):
+    def open(self, context: Context) -> None:
+        assert context.conf[STATE_PATH] is not None and context.conf["topology.acking"]
+        super().open(context)
+
+
+def test_connectors_see_a_configuration_as_in_a_worker() -> None:
+    check_staged(AsksForEpochs)
+    check_spout(AsksForPath)
