@@ -51,6 +51,7 @@ from nimbus.lifecycle.versions import EarlierVersions
 from nimbus.placement.supervisors import Supervisors, set_drained
 from nimbus.submission.accept import Intake, check_wait
 from nimbus.submission.backups import Restorer, backup_of
+from nimbus.submission.keeping import has_state
 from nimbus.submission.restoration import Restoration
 from nimbus.submission.set_options import rebalanced
 from nimbus.submission.submission import Submission
@@ -63,7 +64,6 @@ from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.reports.events import Event
 from squall.values import Incarnation
-from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
 from topology_api.topology import Topology
@@ -247,9 +247,7 @@ class Nimbus:
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
-        keeping = (
-            self._keeping_tasks(record) if parallelism and record.conf.get(STATE_PATH) is not None else ()
-        )
+        keeping = self._keeping_tasks(record) if parallelism and has_state(record) else ()
         problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")

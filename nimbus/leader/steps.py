@@ -29,11 +29,11 @@ from nimbus.lifecycle.transition import forget_drains, message_timeout, transiti
 from nimbus.lifecycle.trial import NO_TRIAL, Evidence, Trial, observed, with_start
 from nimbus.lifecycle.versions import EarlierVersions
 from nimbus.placement.supervisors import Supervisors
+from nimbus.submission.keeping import has_state
 from squall.cluster import paths
 from squall.cluster.blobs import BadBlob, get_description
 from squall.cluster.records import TopologyRecord
 from squall.cluster.registry import Registry, name_of
-from topology_api.epoch_rules import STATE_PATH
 
 _log = logging.getLogger(__name__)
 
@@ -153,7 +153,7 @@ class TopologySteps:
                 return Evidence()
             self._components[id] = components_of(description)
         found = self.counters.evidence(id, self._components[id], living)
-        return found.of_calls if view.record.conf.get(STATE_PATH) is not None else found
+        return found.of_calls if has_state(view.record) else found
 
     def _forget_gone(self, view: LifecycleView) -> bool:
         """Forget the withdrawn workers that are gone, and their reports; return whether any were gone."""

@@ -23,7 +23,7 @@ def problems_of_rebalance(
     record: TopologyRecord, workers: object, parallelism: object, keeping: Collection[str]
 ) -> list[str]:
     """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `keeping`: the
-    spouts whose number of tasks cannot change, if the topology has a state path."""
+    spouts whose number of tasks cannot change."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
@@ -31,16 +31,22 @@ def problems_of_rebalance(
         counts = count_tasks(record.tasks)
         found = problems_of_parallelism(parallelism, counts)
         problems += found
-        if not found and isinstance(parallelism, Mapping) and record.conf.get(STATE_PATH) is not None:
+        if not found and isinstance(parallelism, Mapping):
             problems += [
-                f"spout {name!r} has {counts[name]} tasks, and would have {count}: with {STATE_PATH} this number can "
-                "change only if the spout has merge_positions"
+                kept_number_problem(name, counts[name], count)
                 for name, count in changes_of(record, parallelism).items()
                 if name in keeping
             ]
-        if not found and isinstance(parallelism, Mapping):
             problems += _problems_of_ids(record, counts, parallelism)
     return problems
+
+
+def kept_number_problem(spout: str, tasks: int, wanted: int) -> str:
+    """Return why a spout that keeps its number of tasks cannot have another one."""
+    return (
+        f"spout {spout!r} has {tasks} tasks, and would have {wanted}: with {STATE_PATH} this number can change only if the "
+        "spout has merge_positions"
+    )
 
 
 def changes_of(record: TopologyRecord, parallelism: Mapping[str, int] | None) -> dict[str, int]:

@@ -74,12 +74,12 @@ class Intake:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self.replacements.check(there)
             submission = _with_kept(submission, there)
-            self.check_state(there, submission)
+            self._check_state(there, submission)
         record = _record(submission, "", time)
         _check_size(record)
         return there, record
 
-    def check_state(self, there: TopologyRecord, submission: Submission) -> None:
+    def _check_state(self, there: TopologyRecord, submission: Submission) -> None:
         """Raise `InvalidConfig` if a submission cannot go on from the state of the topology that it replaces."""
         if has_state(there) and not submission.state_start:
             description = get_description(self.registry.store, there.id)

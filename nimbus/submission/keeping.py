@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from nimbus.lifecycle.rebalancing import kept_number_problem
 from nimbus.placement.tasks import count_tasks, number_tasks
 from nimbus.submission.submission import Submission
 from squall.cluster.records import TopologyRecord
@@ -68,10 +69,7 @@ def problems_of_takeover(
             yield f"component {spec.id!r} was a {was['kind']}, and is a {spec.kind} now: give it another name"
             continue
         if spec.keeps_tasks and counts[spec.id] != wanted[spec.id]:
-            yield (
-                f"spout {spec.id!r} has {counts[spec.id]} tasks, and would have {wanted[spec.id]}: with {STATE_PATH} this "
-                "number can change only if the spout has merge_positions"
-            )
+            yield kept_number_problem(spec.id, counts[spec.id], wanted[spec.id])
         for problem in keeping_problems(there.name, spec.id, was.get("keeps", {}), spec.keeps):
             yield f"{problem}{back_to(there.name, submission)}"
 
