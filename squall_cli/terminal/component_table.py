@@ -23,7 +23,6 @@ WHY_IDLE: Final = "WHY IDLE"
 IDLE_WIDTH: Final = 19
 #: The most lines below a table on a terminal for reasons that are too long for the column.
 MOST_REASONS: Final = 3
-_YEAR_2001: Final = 1e9
 #: Idle reasons that need no attention.
 HARMLESS = ("finished", "inactive", "not open yet", "waits as it asked")
 #: Columns that are shown only in wide windows. All other columns are dropped by rank.
@@ -106,9 +105,9 @@ def down_sentence(name: str, component: ComponentStatus, shown: Callable[[str], 
     if len(component.down) < component.tasks:
         tasks = ", ".join(str(each.task) for each in component.down)
         who = f"task {tasks} of {name} has" if len(component.down) == 1 else f"tasks {tasks} of {name} have"
-    # A local cluster in one process has a clock of its own, which does not tell the time of day.
-    when = f" since {formats.moment(since)}" if since >= _YEAR_2001 else ""
-    return harmless(" ".join(f"{who} been down{when}: {shown(component.down[-1].error)}".split()))
+    return harmless(
+        " ".join(f"{who} been down{formats.since(since)}: {shown(component.down[-1].error)}".split())
+    )
 
 
 def undecided_sentence(name: str, component: ComponentStatus, shown: Callable[[str], str] = str) -> str:
@@ -116,11 +115,10 @@ def undecided_sentence(name: str, component: ComponentStatus, shown: Callable[[s
     tried = component.undecided
     tuples = sum(each.tuples for each in tried)
     first = min(tried, key=lambda each: each.since)
-    has_day = first.since >= _YEAR_2001  # as above
-    since = f" since {formats.moment(first.since)}" if has_day else ""
+    since = formats.since(first.since)
     if first.until is None:
         end = "they are tried without end"
-    elif has_day:
+    elif since:
         end = f"they are given up at {formats.moment(first.until)} (topology.outage.give.up.secs)"
     else:
         end = f"they are given up after {first.until - first.since:g} s (topology.outage.give.up.secs)"

@@ -16,7 +16,6 @@ from squall_cli.terminal.lines import Line, harmless
 #: The most tasks that a line names.
 MOST_NAMED: Final = 3
 HEAD_WIDTH: Final = 7
-_YEAR_2001: Final = 1e9
 
 
 def commit_text(epoch: EpochStatus) -> str:
@@ -64,7 +63,7 @@ def rewinds_text(epoch: EpochStatus) -> str:
     if not epoch.rewinds:
         return ""
     when = ""
-    if epoch.rewound is not None and epoch.rewound >= _YEAR_2001:
+    if epoch.rewound is not None and formats.tells_day(epoch.rewound):
         when = f" at {formats.moment(epoch.rewound)}"
     why = f": {epoch.rewind_reason}" if epoch.rewind_reason else ""
     last = ", the last" if epoch.rewinds > 1 else ""
@@ -98,10 +97,10 @@ def wait_sentences(epoch: EpochStatus | None, shown: Callable[[str], str] = str)
         return found
     for wait in epoch.waits:
         if wait.what == "store":
-            text = f"the topology waits for the state store{since_text(wait)}: {shown(wait.why)}"
+            text = f"the topology waits for the state store{formats.since(wait.since)}: {shown(wait.why)}"
             found.setdefault("store", _sentence(text))
         elif wait.what == "commit":
-            text = f"{_task(wait)} has emitted nothing{since_text(wait)}: {shown(wait.why)}"
+            text = f"{_task(wait)} has emitted nothing{formats.since(wait.since)}: {shown(wait.why)}"
             found[f"commit {wait.task}"] = _sentence(text)
     goals = (
         ("alignment", "the topology waits for alignment"),
@@ -110,13 +109,10 @@ def wait_sentences(epoch: EpochStatus | None, shown: Callable[[str], str] = str)
     for what, goal in goals:
         waits = [wait for wait in epoch.waits if wait.what == what]
         if waits:
-            found[what] = _sentence(f"{goal}{since_text(waits[0])}: {_tasks(waits, epoch.more_waits)}")
+            found[what] = _sentence(
+                f"{goal}{formats.since(waits[0].since)}: {_tasks(waits, epoch.more_waits)}"
+            )
     return found
-
-
-def since_text(wait: EpochWait) -> str:
-    """Return since when; "" if the clock does not tell the time of day."""
-    return f" since {formats.moment(wait.since)}" if wait.since >= _YEAR_2001 else ""
 
 
 def _tasks(waits: Sequence[EpochWait], more: int) -> str:

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import time
 from shlex import quote
+from typing import Final
 from unicodedata import east_asian_width
 
+_YEAR_2001: Final = 1e9
 _UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -75,6 +77,17 @@ def known_moment(seconds: float | None) -> str:
         return "-" if seconds is None else moment(seconds)
     except (OverflowError, ValueError, OSError):
         return "-"
+
+
+def since(seconds: float) -> str:
+    """Return ` since 2026-11-28 13:00:00`; "" for a time of a clock that does not tell the time of day, as that of a local
+    cluster in one process."""
+    return f" since {moment(seconds)}" if tells_day(seconds) else ""
+
+
+def tells_day(seconds: float) -> bool:
+    """Return whether a time is one of a calendar; other clocks count from a start of their own."""
+    return seconds >= _YEAR_2001
 
 
 def span(seconds: float) -> str:
