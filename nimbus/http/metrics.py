@@ -136,13 +136,14 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     epochs: list[tuple[str, EpochStatus]] = []
     for name in names:
         try:
-            status_of_all = views.statuses.status(name)
+            whole = views.statuses.status(name)
         except NoSuchTopology:
             continue  # the topology was removed meanwhile
-        if status_of_all.epoch is not None:
-            epochs.append((name, status_of_all.epoch))
-        components = status_of_all.components
-        rows += [({"topology": name, "component": each}, vars(status)) for each, status in components.items()]
+        if whole.epoch is not None:
+            epochs.append((name, whole.epoch))
+        rows += [
+            ({"topology": name, "component": each}, vars(status)) for each, status in whole.components.items()
+        ]
     for kind, key, text in _OF_COMPONENTS:
         metric = f"squall_component_{key}" + ("_total" if kind == "counter" else "")
         yield from _one(metric, kind, text, [(labels, status[key]) for labels, status in rows])

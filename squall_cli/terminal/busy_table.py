@@ -182,7 +182,7 @@ def trouble_lines(
     busy: Sequence[Busy],
     workers: Sequence[BusyWorker],
     width: int,
-    epochs: Mapping[str, EpochStatus] | None = None,
+    epochs: Mapping[str, EpochStatus],
 ) -> Iterator[Line]:
     """Yield lines about problems, each with its topology. `epochs`: those of the topologies that keep their state."""
     for topology in dict.fromkeys(each.topology for each in busy):
@@ -198,7 +198,7 @@ def trouble_lines(
             for each in own
             if each.component.undecided
         ]
-        waits = wait_sentences((epochs or {}).get(topology), own[0].shown)
+        waits = wait_sentences(epochs.get(topology), own[0].shown)
         found += [((text, "bad"),) for text in waits.values()]
         bolts = {name: component for name, component in components.items() if component.kind == "bolt"}
         found += call_lines(bolts, width, own[0].now, own[0].shown)

@@ -111,7 +111,7 @@ def test_a_low_window_keeps_the_components() -> None:
 
 
 def test_lines_below_name_topology_and_task() -> None:
-    lines = [plain(line) for line in trouble_lines(BUSY, WORKERS[:1], 200)]
+    lines = [plain(line) for line in trouble_lines(BUSY, WORKERS[:1], 200, {})]
     assert lines[0].startswith("orders: store has been down since ")
     assert lines[1].startswith("orders: hung[4] has been in one call for 38.0 s")
     assert lines[2].startswith(

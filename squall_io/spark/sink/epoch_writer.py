@@ -31,14 +31,12 @@ from squall_io.spark.manifest.tables import oldest_schema_for
 from squall_io.spark.signs_of_life import keep_alive
 from squall_io.spark.sink.errors import reason_of
 from squall_io.spark.sink.settings import SinkSettings
-from squall_io.spark.sink.sink_table import Opening, SinkTable
+from squall_io.spark.sink.sink_table import CHECKPOINT_EVERY, Opening, SinkTable
 from topology_api import Context
 
 if TYPE_CHECKING:
     import pyarrow
 
-#: A task checks with the first batch that it makes, and each time after this many, whether a checkpoint is due.
-_CHECKPOINT_EVERY: Final = 20
 #: How long Spark waits for the tasks that take the places of those that a rewind has ended, in seconds.
 LINGER: Final = 30.0
 _Result = TypeVar("_Result")
@@ -158,7 +156,7 @@ class EpochWriter(SinkTable):
             with keep_alive(self._progress):
                 self._at("sweep")
                 sweep_parts(self._store, batch, self._context.index, self._context.parallelism)
-                if made and self._made % _CHECKPOINT_EVERY == 0:
+                if made and self._made % CHECKPOINT_EVERY == 0:
                     self._at("checkpoint")
                     checkpoint_if_due(self._store)
                 self._made += made

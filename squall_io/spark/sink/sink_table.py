@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 #: How long the start retries before it fails and the worker restarts, in seconds.
 START_SECONDS: Final = 30.0
+#: A task checks after this many batches whether a checkpoint is due.
+CHECKPOINT_EVERY: Final = 20
 #: A step of the opening, and what the task does meanwhile, for `squall status`.
 Opening = tuple[Callable[[], None], str]
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from squall.stores.files import FilesError
 from squall_io.spark.manifest.claims import Claim, Superseded, require_owner, take_back, take_over
@@ -27,14 +27,11 @@ from squall_io.spark.manifest.sweep import delete_leftovers, sweep, sweep_gone
 from squall_io.spark.signs_of_life import keep_alive
 from squall_io.spark.sink.errors import STOPPED, NotCommitted, reason_of
 from squall_io.spark.sink.settings import SinkSettings
-from squall_io.spark.sink.sink_table import Opening, SinkTable
+from squall_io.spark.sink.sink_table import CHECKPOINT_EVERY, Opening, SinkTable
 from topology_api import Context
 
 if TYPE_CHECKING:
     import pyarrow
-
-#: A task checks after this many batches whether a checkpoint is due.
-_CHECKPOINT_EVERY: Final = 20
 
 
 @dataclass
@@ -150,7 +147,7 @@ class SinkWriter(SinkTable):
         try:
             with keep_alive(self._progress):
                 commit.clear()
-                if self._number % _CHECKPOINT_EVERY == 0:
+                if self._number % CHECKPOINT_EVERY == 0:
                     self._at("checkpoint")
                     checkpoint_if_due(self._store)
         except Exception as error:

@@ -38,6 +38,7 @@ from squall_io.spark.spouts.positions import (
 )
 from squall_io.spark.spouts.steady_stores import open_steady
 from topology_api import Failure, Fields, InvalidConfig, Replay, RewindableSpout, SquallError
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class ReadingSpout(RewindableSpout):
     def open(self, context: Context) -> None:
         """Find the units that are left to read. With `topology.state.path`, `rewind` does, when it knows where to begin."""
         self._context = context
-        if context.conf.get("topology.state.path") is None:
+        if context.conf.get(STATE_PATH) is None:
             self._task = ReadingTask(self._units(), context, self._positions)
             self._start()
         else:
@@ -446,9 +447,8 @@ class ReadingTask:
                 self._undone.add(unit)
                 self._left.append(unit)
             elif self._begin is not None:
-                known.done.add(
-                    unit
-                )  # maybe tasks of another parallelism have read it, before positions were committed
+                # Tasks of another parallelism may have read it, before positions were committed.
+                known.done.add(unit)
 
     def _close_if_done(self, unit: Unit, name: object) -> None:
         if unit not in self._positions.open:
