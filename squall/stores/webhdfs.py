@@ -49,7 +49,7 @@ class WebHdfsFiles(RenamingFiles):
     def __init__(self, path: str, address: str, *, user: str | None = None) -> None:
         super().__init__(path)
         self._folder = folder_of(path)
-        self._bases = [base_of(each.strip()) for each in address.split(",")]
+        self._bases = bases_of(address)
         #: The index of the NameNode that answered last.
         self._active = 0
         self._user = user or os.environ.get("HADOOP_USER_NAME") or _user()
@@ -198,16 +198,24 @@ class WebHdfsFiles(RenamingFiles):
         )
 
 
+def bases_of(addresses: str) -> builtins.list[str]:
+    """Return each address of a text with commas between them, as `base_of` does."""
+    return [base_of(each.strip()) for each in addresses.split(",")]
+
+
 def base_of(address: str) -> str:
     """Return an address with its scheme, and without a path. Raises `FilesRefused`."""
-    base = urlsplit(address if "://" in address else f"http://{address}")
     try:
+        base = urlsplit(address if "://" in address else f"http://{address}")
         known = base.scheme in ("http", "https") and bool(base.hostname) and base.port != 0
-    except ValueError:  # the port is not a number
+    except ValueError:  # the port is not a number, or a bracket of IPv6 is missing
         known = False
-    if not known or base.path.strip("/") or base.query:
-        raise FilesRefused(f"{address!r} is not a WebHDFS address: give HOST:PORT, http://... or https://...")
-    return f"{base.scheme}://{base.netloc}"
+    if known and not (base.path.strip("/") or base.query or "@" in address or len(address.split()) > 1):
+        return f"{base.scheme}://{base.netloc}"
+    # What is before an "@" may be a password.
+    raise FilesRefused(
+        f"{address.rpartition('@')[2]!r} is not a WebHDFS address: give HOST:PORT, http://... or https://..."
+    )
 
 
 def _user() -> str:

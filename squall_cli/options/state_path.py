@@ -12,6 +12,7 @@ from typing import Final
 import click
 
 from squall.packages.state_paths import HDFS
+from squall.stores.paths import InvalidPath, check_path
 from topology_api.errors import SquallError
 from topology_api.wording import listed
 
@@ -45,7 +46,10 @@ def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> st
 def state_place(given: str) -> str:
     """Return the path of a folder, absolute. Raises `click.BadParameter`."""
     if given.startswith(HDFS):
-        return given.rstrip("/")
+        try:
+            return check_path(given)
+        except InvalidPath as error:
+            raise click.BadParameter(str(error)) from None
     if "://" in given and not given.startswith(f"{_SCHEME}/"):
         raise click.BadParameter(
             f"{given!r}: give a folder of this host, as /folder or file:///folder, or hdfs://host:port/folder"
@@ -56,7 +60,6 @@ def state_place(given: str) -> str:
 def topology_folder(path: str, webhdfs: str | None = None) -> StateFolder:
     """Return the folder of the topology at a path: this folder, or the only one below it. Raises `SquallError`."""
     from squall.stores.opening import default_webhdfs, open_store
-    from squall.stores.paths import check_path
 
     if not path.startswith(HDFS) and not Path(path).is_dir():  # also named so if `check_path` refuses it
         raise SquallError(f"there is no folder {path}: give the topology's folder below topology.state.path")

@@ -114,6 +114,9 @@ def test_paths_without_state_are_refused_and_nothing_is_created(tmp_path: Path, 
     assert sorted(tmp_path.rglob("*")) == before
     result = state("list", "s3://bucket/state")
     assert (result.exit_code, "give a folder of this host" in result.stderr) == (2, True)
+    for url in ("hdfs://", "hdfs://h", "hdfs://h:b/x"):
+        result = state("list", url)
+        assert (result.exit_code, f"path '{url}'" in result.stderr) == (2, True), result.stderr
 
 
 def test_the_folder_of_several_topologies_names_them(folder: Path) -> None:

@@ -87,6 +87,7 @@ def test_each_mistake_is_reported_with_the_value_and_advice(wrong: dict[str, Any
         {"conf": {"spark.master": "local[3]"}},
         {"path": "s3a://bucket/counts", "conf": {"squall.unsafe.store": True}},
         {"path": "hdfs://h/t", "master": "sc://host", "conf": {"squall.webhdfs.address": "http://host:9870"}},
+        {"conf": {"squall.webhdfs.address": "one:9870, two:9870"}},
     ],
     ids=str,
 )

@@ -150,10 +150,10 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
-        from squall.stores.webhdfs import base_of
+        from squall.stores.webhdfs import bases_of
 
         try:
-            base_of(conf[WEBHDFS])
+            bases_of(conf[WEBHDFS])
         except FilesRefused as problem:
             yield f"conf has an invalid value for {WEBHDFS}: {problem}"
 

@@ -175,10 +175,24 @@ def test_an_untrusted_certificate_is_not_retried(monkeypatch: pytest.MonkeyPatch
         files.exists("a")
 
 
-@pytest.mark.parametrize("address", ["", "host:port", "ftp://host:1", "http://host:1/webhdfs", "http://"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "host:port",
+        "ftp://host:1",
+        "http://host:1/webhdfs",
+        "http://",
+        "a b",
+        "[::1",
+        "h:1,",
+        "http://u:secret@h:1",
+    ],
+)
 def test_an_invalid_address_is_refused(address: str) -> None:
-    with pytest.raises(FilesRefused, match="is not a WebHDFS address"):
+    with pytest.raises(FilesRefused, match="is not a WebHDFS address") as refused:
         WebHdfsFiles("hdfs://h:1/t", address)
+    assert "secret" not in str(refused.value)
 
 
 @pytest.mark.parametrize(
