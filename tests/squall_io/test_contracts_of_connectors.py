@@ -14,6 +14,7 @@ import sqlalchemy
 
 from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
 from squall_io.files import FileSink, FileSpout
+from squall_io.spark import HdfsLines
 from squall_io.sql import SqlSink
 from tests.sql_servers import postgresql
 
@@ -38,6 +39,17 @@ def test_file_spout(source: Path, follow: bool, parallelism: int) -> None:
     check_rewindable_spout(
         lambda: FileSpout(source, follow=follow),
         lines + packed,
+        parallelism=parallelism,
+        lose=lambda: shutil.rmtree(source),
+    )
+
+
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_hdfs_lines(source: Path, parallelism: int) -> None:
+    (source / "0.log.gz").unlink()
+    check_rewindable_spout(
+        lambda: HdfsLines(f"file://{source}"),
+        [(f"{name} {number}",) for name in range(5) for number in range(12)],
         parallelism=parallelism,
         lose=lambda: shutil.rmtree(source),
     )
@@ -68,6 +80,22 @@ def test_file_sink(tmp_path: Path, format: str, no_sync: None) -> None:
         return len(list((folder / ".staging").iterdir())) if (folder / ".staging").exists() else 0
 
     check_staged_sink(lambda: FileSink(folder, format), values, visible, staged=staged)
+
+
+def test_file_sink_of_parquet(tmp_path: Path, no_sync: None) -> None:
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "out"
+    folder.mkdir()
+
+    def visible() -> list[Any]:
+        tables = [parquet.read_table(path) for path in folder.iterdir() if path.is_file()]
+        return [row for table in tables for row in table.to_pylist()]
+
+    check_staged_sink(
+        lambda: FileSink(folder, "parquet", schema="text string"),
+        lambda number: {"text": f"row {number}"},
+        visible,
+    )
 
 
 def check_sql(url: str) -> None:

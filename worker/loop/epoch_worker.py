@@ -17,7 +17,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
-from topology_api.epoch_rules import epoch_secs
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -56,7 +56,7 @@ class EpochWorker(Worker):
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
         name, conf = plan.topology.name, plan.conf
-        self.files = EpochFiles(conf["topology.state.path"], name, conf["topology.state.webhdfs"])
+        self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS])
         self.calls: StoreCalls = (
             InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now)
         )
