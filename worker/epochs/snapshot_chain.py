@@ -25,11 +25,14 @@ class SnapshotChain:
         self.links: list[SnapshotLink] = []
         #: How many cells the whole one holds.
         self.cells = 0
+        #: Whether the task began with what this submission has written.
+        self.same_submission = False
 
     def restore(self, snapshot: TaskSnapshot | None, submission: str) -> None:
         """Begin with a snapshot that was read."""
         self.links, self.cells = [], 0
-        if snapshot is not None and snapshot.submission == submission:
+        self.same_submission = snapshot is not None and snapshot.submission == submission
+        if snapshot is not None and self.same_submission:
             self.links, self.cells = list(snapshot.chain), snapshot.cells
 
     def wants_whole(self, touched: int) -> bool:

@@ -71,6 +71,8 @@ class Rescale:
         first = snapshots[0]
         made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation)
         made.outboxes = [box for each in own for box in each.outboxes]
+        if all(each.submission == first.submission for each in snapshots):
+            made.submission = first.submission
         if self.plan.topology.component(component).kind == "spout":
             self.put_source(made, snapshots, own)
         else:

@@ -73,6 +73,16 @@ class Codec:
         """Return the value of bytes."""
         return pickle.loads(data) if self.decoder is None else self.decoder.decode(data)
 
+    def opened(self, data: bytes, state: Any, key: Any) -> Any:
+        """Return the value of bytes that a snapshot had for a key. Raises StateError if they do not fit the declared type."""
+        try:
+            return self.decode(data)
+        except Exception as error:
+            raise StateError(
+                f"{state.table.where}: the saved value of {state.what()}, key {key!r}, cannot be read as {name_of(self.kind)}: "
+                f"{error}: declare the type that it was saved with (new fields need defaults)"
+            ) from error
+
     def fitting(self, value: Any, state: Any) -> Any:
         """Return a value as it is kept. Raises StateError if it has another type than was declared."""
         if self.kind not in EXACT or self.pickled or type(value) is self.kind:

@@ -31,7 +31,7 @@ def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
         if isinstance(handle, ValueHandle) and not handle.keyed:
             continue
         cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-        for key in cells:
+        for key in (*cells, *handle.raw):
             if key not in seen:
                 seen.add(key)
                 yield key
@@ -42,22 +42,33 @@ def count_keys(states: Mapping[str, StateHandle]) -> int | None:
 
     If several states have many, the number is that of the state with most keys: to look at each key would hold the task up.
     """
-    cells: list[dict[Any, Any]] = [
-        handle.cells  # type: ignore[attr-defined]
-        for handle in states.values()
-        if not isinstance(handle, ValueHandle) or handle.keyed
-    ]
-    if len(cells) < 2:
-        return len(cells[0]) if cells else None
-    if sum(map(len, cells)) > MOST_COMPARED:
-        return max(map(len, cells))
-    return len(set().union(*cells))
+    keyed = [handle for handle in states.values() if not isinstance(handle, ValueHandle) or handle.keyed]
+    if not keyed:
+        return None
+    counts = list(map(_count, keyed))
+    if len(keyed) == 1 or sum(counts) > MOST_COMPARED:
+        return max(counts)
+    return len(set().union(*(each for handle in keyed for each in (_cells(handle), handle.raw))))
+
+
+def _cells(handle: StateHandle) -> dict[Any, Any]:
+    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
+    return cells
+
+
+def _count(handle: StateHandle) -> int:
+    """Return how many keys a state has."""
+    cells, raw = _cells(handle).keys(), handle.raw.keys()
+    # Both have a key whose map or list was touched in part.
+    return len(cells) + len(raw) - (len(cells & raw) if cells and raw else 0)
 
 
 def has_state(states: Mapping[str, StateHandle], key: Any) -> bool:
     """Return whether a key, in the form of `canonical`, has state of its own. Any thread may ask."""
     return any(
-        key in handle.cells  # type: ignore[attr-defined]
+        key in _cells(handle)
+        or key in handle.raw
+        or key in _cells(handle)  # it may move from the second to the first
         for handle in states.values()
         if not isinstance(handle, ValueHandle) or handle.keyed
     )
@@ -79,22 +90,32 @@ def read(states: Mapping[str, StateHandle], key: Any) -> dict[str, Any]:
 
 
 def _read(handle: StateHandle, key: Any) -> Any:
-    """Return a copy of what a state has for a key."""
+    """Return a copy of what a state has for a key. Raises RuntimeError if something moved meanwhile."""
+    moves = handle.moves
+    found = _read_now(handle, key)
+    if moves % 2 or moves != handle.moves:
+        raise RuntimeError("a value was touched for the first time")
+    return found
+
+
+def _read_now(handle: StateHandle, key: Any) -> Any:
     now = handle.table.now()
     if isinstance(handle, ValueHandle):
         cell = key if handle.keyed else WHOLE
         found = handle.cells.get(cell, NONE)
+        if found is NONE and cell in handle.raw:
+            found = handle.codec.opened(handle.raw[cell], handle, key)
         over = handle.expiry is not None and handle.expiry.is_over(cell, now)
         return deepcopy(handle.default if found is NONE or over else found)
     if isinstance(handle, MapHandle):
-        items = dict(handle.cells.get(key, {}))
+        items = handle.peek(key)
         if handle.expiry is not None:
             items = {
                 item: part for item, part in items.items() if not handle.expiry.is_over((key, item), now)
             }
         return deepcopy(items)
     assert isinstance(handle, ListHandle)
-    elements, times = list(handle.cells.get(key, ())), list(handle.times.get(key, ()))
+    elements, times = handle.peek(key), list(handle.times.get(key, ()))
     if handle.expiry is not None:
         oldest = now - handle.expiry.ttl
         elements = [part for part, written in zip(elements, times) if written > oldest]

@@ -16,9 +16,19 @@ cdef class ListHandle(StateHandle):
     cdef public list old
     cdef public list old_times
     cdef public object old_written
+    cdef public dict same
+    cdef public dict saved_same
+    cdef public dict lengths
+    cdef public object at_work
+    cdef public set long_done
 
     cpdef begin(self)
-    cpdef keep_all(self)
+    cpdef keep_all(self, Py_ssize_t at=*)
+    cpdef list first_touch(self, key)
+    cpdef Py_ssize_t length_of(self, key) except -1
+    cpdef mark(self, cell)
+    cpdef mark_at_hand(self)
+    cpdef bint mark_from(self, key, Py_ssize_t at) except -1
     cpdef undo(self)
     cpdef kept(self, cell)
     cpdef drop(self, key)

@@ -1,17 +1,21 @@
 """The handle of ListState: a list for each key.
 
 A call that only appends is undone by cutting the list; any other change keeps a copy of the list as it was before the call.
+For snapshots a list is two stretches: the elements up to the first that has changed since the last one, and those behind. So one
+that grows at its end is not saved again, and what a snapshot waits for is frozen only if it changes itself. After a start all
+elements are bytes until one of them is touched; meanwhile others can be appended.
 Must not know: tasks, tuples, files.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, MutableSequence
 from typing import Any
 
 from worker.state.codecs import Codec
 from worker.state.expiry import Expiry
-from worker.state.table import NONE, StateHandle, StateTable
+from worker.state.table import NONE, StateHandle, StateTable, StoredBytes
 
 
 class ListHandle(StateHandle):
@@ -21,19 +25,28 @@ class ListHandle(StateHandle):
         super().__init__(table, name)
         self.codec = codec
         self.plain = codec.plain
-        #: The list of each key; never empty between two calls.
+        #: The list of each key, behind its elements in `raw`; never empty between two calls.
         self.cells: dict[Any, list[Any]] = {}
         #: With a `ttl`: when each element was written, as the elements are ordered.
         self.times: dict[Any, list[float]] = {}
         #: With a `ttl`: when each list was written last.
         self.expiry = None if ttl is None else Expiry(ttl)
         self.turn = 0
-        #: The length before the running call.
+        #: The length of the list in `cells` before the running call.
         self.length = 0
         #: The elements before the running call, if it did more than append: a list, or bytes per element if they are mutable.
         self.old: list[Any] | None = None
         self.old_times: list[float] = []
         self.old_written: float | None = None
+        #: Of each list that was changed since the last snapshot began: how many of its first elements were not; and the same of
+        #: the snapshot before, which is being encoded.
+        self.same: dict[Any, int] = {}
+        self.saved_same: dict[Any, int] = {}
+        #: Of each list that was changed since: its length when that snapshot began.
+        self.lengths: dict[Any, int] = {}
+        #: The list of which some elements are encoded and others wait; and long ones of which all are.
+        self.at_work: Any = NONE
+        self.long_done: set[Any] = set()
 
     # Reading.
 
@@ -43,6 +56,8 @@ class ListHandle(StateHandle):
         if key is NONE:
             self.table.no_key(self.what())
         elements = self.cells.get(key)
+        if self.raw and key in self.raw:
+            elements = self.first_touch(key)
         if elements is None:
             return []
         if self.expiry is not None:
@@ -72,10 +87,13 @@ class ListHandle(StateHandle):
         return iter(self.readable())
 
     def __len__(self) -> int:
+        key = self.table.key
+        if self.raw and self.expiry is None and key is not NONE:
+            return self.length_of(key)
         return len(self.live())
 
     def __bool__(self) -> bool:
-        return bool(self.live())
+        return len(self) > 0
 
     def __contains__(self, value: object) -> bool:
         return value in self.live()
@@ -96,7 +114,7 @@ class ListHandle(StateHandle):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<ListState {self.name!r}: {self.cells.get(self.table.key, [])!r}>"
+        return f"<ListState {self.name!r}: {self.peek(self.table.key)!r}>"
 
     # Writing.
 
@@ -137,13 +155,15 @@ class ListHandle(StateHandle):
                 self.drop(self.table.key)
         else:
             new = self.codec.fitting(value, self)
-            self.live()[at]  # an IndexError changes nothing
-            self.changing()[at] = new
+            elements = self.live()
+            elements[at]  # an IndexError changes nothing
+            self.changing(place_in(elements, at))[at] = new
             self.rewrite(at, self.table.now())
 
     def __delitem__(self, at: Any) -> None:
-        self.live()[at]
-        elements = self.changing()
+        elements = self.live()
+        elements[at]
+        elements = self.changing(place_in(elements, at))
         del elements[at]
         if self.expiry is not None:
             del self.times[self.table.key][at]
@@ -185,10 +205,12 @@ class ListHandle(StateHandle):
             self.keep_all()
             self.drop(self.table.key)
 
-    def changing(self) -> list[Any]:
-        """Return the elements of the key at hand, to be changed in place: what undoes the change is kept."""
+    def changing(self, at: int = 0) -> list[Any]:
+        """Return the elements of the key at hand, to be changed in place from the position `at` on: what undoes the change is
+        kept.
+        """
         elements = self.live()
-        self.keep_all()
+        self.keep_all(at)
         return elements or self.cells.setdefault(self.table.key, [])
 
     def rewrite(self, at: Any, time: Any) -> None:
@@ -211,16 +233,78 @@ class ListHandle(StateHandle):
         if self.expiry is not None:
             for key in self.expiry.over(now, most):
                 self.mark(key)
+                self.raw.pop(key, None)
                 self.drop(key)
+
+    # What no call has touched since the task began.
+
+    def first_touch(self, key: Any) -> list[Any]:
+        """Return a list of which some elements are bytes, with all decoded. Raises StateError if one does not fit the declared
+        type.
+        """
+        stored = [self.codec.opened(data, self, key) for data in self.raw[key]]
+        tail = self.cells.get(key)
+        if self.turn == self.table.turn:
+            self.length += len(stored)  # of the running call, whose key it is
+        self.moves += 1
+        self.cells[key] = stored if tail is None else stored + tail
+        del self.raw[key]
+        self.moves += 1
+        return self.cells[key]
+
+    def length_of(self, key: Any) -> int:
+        """Return how many elements a key has, those that are over with them."""
+        length = len(self.cells.get(key, ()))
+        return length + len(self.raw.get(key, ())) if self.raw else length
+
+    def peek(self, key: Any) -> list[Any]:
+        """Return a list of the elements of a key, and touch none. Raises StateError."""
+        stored = [self.codec.opened(data, self, key) for data in self.raw.get(key, ())]
+        return stored + self.cells.get(key, [])
 
     # Snapshots.
 
     def kept(self, cell: Any) -> Any:
-        elements = self.cells.get(cell)
-        if not elements:
+        elements, stored = self.cells.get(cell, ()), self.raw.get(cell, ())
+        if not elements and not stored:
             return NONE
-        values = list(elements) if self.plain else [self.codec.encode(each, self) for each in elements]
+        values: list[Any] = [StoredBytes(data) for data in stored]
+        values += elements if self.plain else [self.codec.encode(each, self) for each in elements]
         return values, None if self.expiry is None else list(self.times.get(cell, ()))
+
+    def begin_saving(self, cells: list[Any] | None) -> None:
+        StateHandle.begin_saving(self, cells)
+        self.saved_same, self.same = self.same, {}
+        self.lengths, self.at_work, self.long_done = {}, NONE, set()
+
+    def mark(self, cell: Any) -> None:
+        if self.touched is not None and self.mark_from(cell, 0) and cell not in self.frozen:
+            self.frozen[cell] = self.kept(cell)
+
+    def mark_at_hand(self) -> None:
+        """The list is marked where it is known which elements change: in `begin` and `keep_all`."""
+
+    def mark_from(self, key: Any, at: int) -> bool:
+        """Elements from the position `at` on are about to change, or to be added. Return whether a snapshot waits for some."""
+        touched, same = self.touched, self.same.get(key)
+        assert touched is not None
+        if same is None:
+            touched.add(key)
+            self.same[key] = at
+            if self.is_waiting(key):
+                self.lengths[key] = self.length_of(key)
+        elif at < same:
+            self.same[key] = at
+        return at < self.lengths.get(key, 0) and self.is_waiting(key)
+
+    def is_waiting(self, key: Any) -> bool:
+        """Return whether a snapshot has not encoded all elements of a list."""
+        waiting = self.waiting
+        if waiting is None:
+            return False
+        if key == self.at_work:
+            return True
+        return key not in self.long_done if type(waiting) is not set else key in waiting
 
     # Undoing.
 
@@ -235,19 +319,25 @@ class ListHandle(StateHandle):
         self.old = None
         if self.expiry is not None:
             self.old_written = self.expiry.written_at(table.key)
+        if self.touched is not None:
+            self.mark_from(table.key, self.length_of(table.key))
         table.add_changed(self)
 
-    def keep_all(self) -> None:
-        """Keep all elements as they were before the running call, once in a call."""
-        self.begin()
-        if self.old is not None:
-            return
+    def keep_all(self, at: int = 0) -> None:
+        """Keep all elements as they were before the running call, once in a call. Those from the position `at` on may change."""
         key = self.table.key
-        # What the call has appended so far is behind the old length.
-        self.old = self.cells.get(key, [])[: self.length]
-        self.old_times = self.times.get(key, [])[: self.length]
-        if not self.plain:
-            self.old = [self.codec.encode(each, self) for each in self.old]
+        if self.raw and key in self.raw:
+            self.first_touch(key)
+        self.begin()
+        if self.old is None:
+            # What the call has appended so far is behind the old length.
+            old = self.cells.get(key, [])[: self.length]
+            self.old_times = self.times.get(key, [])[: self.length]
+            self.old = old if self.plain else [self.codec.encode(each, self) for each in old]
+        if self.touched is not None and self.mark_from(key, at) and key not in self.frozen:
+            # No call has changed what was there when the snapshot began, and this one has not yet.
+            length = self.lengths[key]
+            self.frozen[key] = self.old[:length], self.old_times[:length]
 
     def undo(self) -> None:
         key = self.table.key
@@ -256,7 +346,7 @@ class ListHandle(StateHandle):
             elements, times = self.cells.get(key, []), self.times.get(key)
             del elements[self.length :]
             if times is not None:
-                del times[self.length :]
+                del times[self.length_of(key) :]
         else:
             elements = self.cells[key] = old if self.plain else [self.codec.decode(each) for each in old]
             if self.expiry is not None:
@@ -265,9 +355,18 @@ class ListHandle(StateHandle):
             self.expiry.restore(key, self.old_written)
         if not elements:
             self.cells.pop(key, None)
-            self.times.pop(key, None)
+            if key not in self.raw:
+                self.times.pop(key, None)
         self.turn = 0
         self.old = None
+
+
+def place_in(elements: list[Any], at: Any) -> int:
+    """Return the first position that an index means, which is in range; of a slice, 0."""
+    if isinstance(at, slice):
+        return 0
+    place: int = operator.index(at)
+    return place if place >= 0 else place + len(elements)
 
 
 MutableSequence.register(ListHandle)

@@ -9,6 +9,7 @@ cdef class MapHandle(StateHandle):
     cdef public Codec keys_codec
     cdef public Codec codec
     cdef public bint plain
+    cdef public bint by_item
     cdef public dict cells
     cdef public Expiry expiry
     cdef public long long turn
@@ -18,6 +19,8 @@ cdef class MapHandle(StateHandle):
     cpdef begin_log(self)
     cpdef keep_old(self, item)
     cpdef remove(self, item)
+    cpdef first_touch(self, key, item)
+    cpdef touch_all(self, key)
     cpdef undo(self)
 
 

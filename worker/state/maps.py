@@ -1,7 +1,7 @@
 """The handle of MapState: a mapping for each key.
 
 The running call keeps a log of the items that it has changed, so that a map with a million items costs a call no more than the
-items that it touches. The order of the items is not part of the state: an undone deletion puts its item last.
+items that it touches. After a start the keys of all items are there, and each value stays bytes until it is touched. The order of the items is not part of the state: an undone deletion puts its item last.
 Must not know: tasks, tuples, files.
 """
 
@@ -12,10 +12,12 @@ from typing import Any
 
 from worker.state.codecs import Codec
 from worker.state.expiry import Expiry
-from worker.state.table import NONE, StateHandle, StateTable
+from worker.state.table import NONE, StateHandle, StateTable, StoredBytes
 
 #: In the log of a call: the whole map was replaced.
 WHOLE = object()
+#: Types of which two values that are equal cannot be told apart.
+SAME_IF_EQUAL = frozenset((int, str, bytes, bool))
 
 
 class MapHandle(StateHandle):
@@ -28,14 +30,17 @@ class MapHandle(StateHandle):
         self.keys_codec = keys
         self.codec = codec
         self.plain = codec.plain
+        #: Whether items' keys that are equal are the same, so that items can be decoded one by one. Else a map keeps the key that
+        #: was saved, such as Decimal("1.0"), and not the one that it was asked for.
+        self.by_item = keys.exact in SAME_IF_EQUAL
         #: The map of each key; never empty.
         self.cells: dict[Any, dict[Any, Any]] = {}
         #: The times of writing, by (key, item's key).
         self.expiry = None if ttl is None else Expiry(ttl)
         self.turn = 0
         #: What undoes the running call, the last change last: (item's key, old value or NONE, whether it is encoded, its time
-        #: of writing), or (WHOLE, old map or NONE, False, times of writing).
-        self.log: list[tuple[Any, Any, bool, Any]] = []
+        #: of writing), or (WHOLE, old map or None, its items that nobody had touched or None, times of writing).
+        self.log: list[tuple[Any, Any, Any, Any]] = []
         #: The items that are in the log.
         self.logged: set[Any] = set()
 
@@ -46,6 +51,8 @@ class MapHandle(StateHandle):
         key = self.table.key
         if key is NONE:
             self.table.no_key(self.what())
+        if self.raw:
+            self.touch_all(key)
         items = self.cells.get(key)
         if items is None:
             return {}
@@ -62,7 +69,10 @@ class MapHandle(StateHandle):
         items = self.cells.get(key)
         found = NONE if items is None else items.get(item, NONE)
         if found is NONE:
-            raise KeyError(item)
+            if self.raw:
+                found = self.first_touch(key, item)
+            if found is NONE:
+                raise KeyError(item)
         if self.expiry is not None and self.expiry.is_over((key, item), self.table.now()):
             self.remove(item)
             raise KeyError(item)
@@ -78,13 +88,19 @@ class MapHandle(StateHandle):
             return default
 
     def __contains__(self, item: Any) -> bool:
-        return item in self.live()
+        if self.raw and self.expiry is None and item in self.raw.get(self.table.key, ()):
+            return True
+        key = self.table.key
+        return item in (self.live() if self.expiry is not None or key is NONE else self.cells.get(key, ()))
 
     def __len__(self) -> int:
+        key = self.table.key
+        if self.raw and self.expiry is None and key is not NONE:
+            return len(self.cells.get(key, ())) + len(self.raw.get(key, ()))
         return len(self.live())
 
     def __bool__(self) -> bool:
-        return bool(self.live())
+        return len(self) > 0
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.live())
@@ -117,7 +133,7 @@ class MapHandle(StateHandle):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"<MapState {self.name!r}: {self.cells.get(self.table.key, {})!r}>"
+        return f"<MapState {self.name!r}: {self.peek(self.table.key)!r}>"
 
     # Writing.
 
@@ -172,16 +188,16 @@ class MapHandle(StateHandle):
         key = self.table.key
         if key is NONE:
             self.table.no_key(self.what())
-        items = self.cells.pop(key, None)
-        if items is None:
+        items, stored = self.cells.pop(key, None), self.raw.pop(key, None)
+        if items is None and stored is None:
             return
         self.begin_log()
         times: dict[Any, float | None] = {}
         if self.expiry is not None:
-            for item in items:
+            for item in (*(items or ()), *(stored or ())):
                 times[item] = self.expiry.written_at((key, item))
                 self.expiry.forget((key, item))
-        self.log.append((WHOLE, items, False, times))
+        self.log.append((WHOLE, items, stored, times))
         self.logged.clear()
 
     def remove(self, item: Any) -> None:
@@ -199,11 +215,59 @@ class MapHandle(StateHandle):
         """Drop up to `most` items whose time is over."""
         if self.expiry is not None:
             for key, item in self.expiry.over(now, most):
-                items = self.cells[key]
-                del items[item]
-                if not items:
-                    del self.cells[key]
+                for maps in (self.cells, self.raw):
+                    items = maps.get(key, {})
+                    if item in items:
+                        del items[item]
+                        if not items:
+                            del maps[key]
                 self.expiry.forget((key, item))
+
+    # What no call has touched since the task began.
+
+    def first_touch(self, key: Any, item: Any) -> Any:
+        """Return the value of an item that no call has touched since the task began, from now on one of `cells`; NONE if there is
+        none. Raises StateError if it does not fit the declared type.
+        """
+        stored = self.raw.get(key)
+        data = None if stored is None else stored.get(item)
+        if data is None:
+            return NONE
+        if not self.by_item or type(item) is not self.keys_codec.exact:
+            self.touch_all(key)
+            return self.cells[key][item]
+        found = self.codec.opened(data, self, key)
+        self.moves += 1
+        items = self.cells.get(key)
+        if items is None:
+            items = self.cells[key] = {}
+        items[item] = found
+        del stored[item]
+        if not stored:
+            del self.raw[key]
+        self.moves += 1
+        return found
+
+    def touch_all(self, key: Any) -> None:
+        """Decode all items of a key. Raises StateError."""
+        stored = self.raw.get(key)
+        if stored is not None:
+            found = {item: self.codec.opened(data, self, key) for item, data in stored.items()}
+            self.moves += 1
+            items = self.cells.get(key)
+            if items is None:
+                self.cells[key] = found
+            else:
+                items.update(found)
+            del self.raw[key]
+            self.moves += 1
+
+    def peek(self, key: Any) -> dict[Any, Any]:
+        """Return the items of a key, and touch none. Raises StateError."""
+        items = dict(self.cells.get(key, ()))
+        for item, data in self.raw.get(key, {}).items():
+            items[item] = self.codec.opened(data, self, key)
+        return items
 
     # Undoing.
 
@@ -223,6 +287,8 @@ class MapHandle(StateHandle):
         key = self.table.key
         items = self.cells.get(key)
         old = NONE if items is None else items.get(item, NONE)
+        if old is NONE and self.raw:
+            old = self.first_touch(key, item)
         encoded = not self.plain and old is not NONE
         if encoded:
             old = self.codec.encode(old, self)
@@ -235,7 +301,10 @@ class MapHandle(StateHandle):
         while self.log:
             item, old, encoded, written = self.log.pop()
             if item is WHOLE:
-                self.cells[key] = old
+                if old is not None:
+                    self.cells[key] = old
+                if encoded is not None:
+                    self.raw[key] = encoded
                 if self.expiry is not None:
                     for each, time in written.items():
                         self.expiry.restore((key, each), time)
@@ -264,7 +333,7 @@ class MarkingMapHandle(MapHandle):
 
     def clear(self) -> None:
         key = self.table.key
-        for item in self.cells.get(key, ()):
+        for item in (*self.cells.get(key, ()), *self.raw.get(key, ())):
             self.mark((key, item))
         MapHandle.clear(self)
 
@@ -280,9 +349,12 @@ class MarkingMapHandle(MapHandle):
     def kept(self, cell: Any) -> Any:
         key, item = cell
         found = self.cells.get(key, {}).get(item, NONE)
-        if found is NONE:
+        if found is not NONE:
+            value = found if self.plain else self.codec.encode(found, self)
+        elif item in self.raw.get(key, ()):
+            value = StoredBytes(self.raw[key][item])
+        else:
             return NONE
-        value = found if self.plain else self.codec.encode(found, self)
         return value, None if self.expiry is None else self.expiry.written_at(cell)
 
 

@@ -30,6 +30,8 @@ class MergedState:
         self.declared: Any = None
         #: Key in the form of dictionaries -> key, value, times. The value and times of a map: by the form of the item.
         self.cells: dict[Any, tuple[Any, Any, Any]] = {}
+        #: The keys of lists that were put together of pieces.
+        self.joined: set[Any] = set()
 
     def add(self, part: Part) -> None:
         """Add the next part."""
@@ -46,12 +48,27 @@ class MergedState:
             self.keys_of(part["keys"], len(part["values"])), part["values"], times
         ):
             form = dict_form(key)
+            if is_piece(value):
+                self.add_piece(form, key, value, written)
+                continue
             if not is_map:
+                self.joined.discard(form)
                 self.cells[form] = key, value, written
                 continue
             _, items, _ = self.cells.setdefault(form, (key, {}, None))
             for at, (item, data) in enumerate(value):
                 items[item_form(item)] = item, data, None if written is None else written[at]
+
+    def add_piece(self, form: Any, key: Any, piece: list[Any], written: Any) -> None:
+        """Put elements of a list behind its first ones."""
+        at, *values = piece
+        _, before, times = self.cells.get(form, (key, [], []))
+        if form not in self.joined:  # the lists are those of a part
+            self.joined.add(form)
+            before, times = list(before), list(times or ())
+        before[at:] = values
+        times[at:] = written or ()
+        self.cells[form] = key, before, times if written is not None else None
 
     def forget_item(self, key: Any, item: bytes) -> None:
         """Remove an item of a map."""
@@ -94,6 +111,11 @@ def merged(state: Mapping[str, Any], parts: Iterable[Part], keys_of: KeysOf) -> 
             for name, time in zip(names, times or ())
         ]
     return made
+
+
+def is_piece(value: Any) -> bool:
+    """Return whether the value of a list is a piece of it, and says first how many elements before it stay."""
+    return isinstance(value, list) and bool(value) and type(value[0]) is int
 
 
 def shifted(times: Any, shift: float) -> Any:

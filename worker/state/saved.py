@@ -2,6 +2,9 @@
 
 A value is encoded by the codec of its state, so that its type may get new fields with defaults. Keys are pickled, since any
 value may be a key. Times are those of the caller's wall clock: the clock of a task ends with its process.
+A task that begins with a snapshot decodes the keys, and of the values those that it must look at. What was saved by the same
+declaration, and by the same code where code decides what fits, stays bytes until it is touched (`StateHandle.raw`). All else is
+decoded, so that a version whose types do not fit is refused before it runs, and its first snapshot says all in its own types.
 Must not know: tasks, files.
 """
 
@@ -10,6 +13,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from topology_api import StateError
@@ -18,7 +22,7 @@ from topology_api.state_types import declaration_misfit, misfit_text
 from worker.state.keys import canonical
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
-from worker.state.merging import merged
+from worker.state.merging import is_piece, merged
 from worker.state.saving import TIMERS, Part, declared, kind_of
 from worker.state.table import StateHandle
 from worker.state.timers import KeyTimers
@@ -56,11 +60,14 @@ def load_parts(
     from_wall: Clock,
     topology: str = "TOPOLOGY",
     component: str = "COMPONENT",
+    same_code: bool = False,
 ) -> list[Part]:
     """Add to states and timers what parts say, in the order in which they were saved; return those of states that the bolt does
-    not declare. Raises StateError.
+    not declare. `same_code`: the code is that of the task that saved them. Raises StateError.
     """
     undeclared: list[Part] = []
+    parts = list(parts)
+    stored = {name for name in states if stays_bytes(states[name], parts, same_code)}
     for part in parts:
         shift = part.get("shift", 0.0)
         clock = partial(shifted, from_wall, shift) if shift else from_wall
@@ -69,12 +76,30 @@ def load_parts(
         elif part["state"] not in states:
             undeclared.append(part)
         else:
-            load_state(states, part["state"], part, clock, (topology, component), {})
+            load_state(states, part["state"], part, clock, (topology, component), {}, part["state"] in stored)
     settle(states)
     for handle in (*states.values(), timers):
         if handle.touched:
             handle.touched.clear()  # timers were marked as they were set
     return undeclared
+
+
+def stays_bytes(handle: StateHandle, parts: Iterable[Part], same_code: bool) -> bool:
+    """Return whether the values of a state that holds nothing can be decoded when they are touched: what is certain of them now is
+    certain then. Values in which objects of the user's classes are made are so only with the same code.
+    """
+    if handle.cells or (isinstance(handle, ValueHandle) and not handle.keyed):  # type: ignore[attr-defined]
+        return False
+    now, known = declared(handle), False
+    if not same_code and (now["pickled"] or any(each["classes"] for each in now["types"])):
+        return False
+    for part in parts:
+        if part["state"] == handle.name and part["kind"] != TIMERS:
+            if "declared" in part:
+                known = part["declared"] == now
+            if part["values"] and not known:
+                return False
+    return True
 
 
 def with_parts(saved: Mapping[str, Saved], parts: list[Part]) -> dict[str, Saved]:
@@ -109,15 +134,19 @@ def load_state(
     from_wall: Clock,
     where: tuple[str, str],
     undeclared: dict[str, Saved],
+    stored: bool = False,
 ) -> None:
-    """Add what was saved of one state; or to `undeclared`, if the bolt does not declare it. `where`: topology and component."""
+    """Add what was saved of one state; or to `undeclared`, if the bolt does not declare it. `where`: topology and component.
+    `stored`: its values stay bytes.
+    """
     handle = states.get(name)
     if handle is None:
         if each["values"]:
             undeclared[name] = each
         return
     was = each.get("declared")
-    if was is not None and each["values"]:
+    # A part that says it had values, which may belong to other tasks now.
+    if was is not None and (each["values"] or "gone" in each):
         now = declared(handle)
         if why := declaration_misfit(was, now):
             raise StateError(f"{handle.table.where}: {misfit_text(*where, name, was, now, why)}")
@@ -127,7 +156,7 @@ def load_state(
             "give one of them another name, or start with another topology.state.path"
         )
     try:
-        _load(handle, each, from_wall)
+        _load(handle, each, from_wall, stored)
     except StateError:
         raise
     except Exception as error:
@@ -143,39 +172,63 @@ def load_timers(timers: KeyTimers, saved: bytes, from_wall: Clock) -> None:
         timers.put(canonical(key), name, from_wall(time))
 
 
-def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
+def _load(handle: StateHandle, saved: Saved, from_wall: Clock, stored: bool) -> None:
     if saved.get("gone"):
         _forget(handle, pickle.loads(saved["gone"]))
     keys = pickle.loads(saved["keys"]) if saved["keys"] else []
     if not set(map(type, keys)) <= {str, int, bytes}:
         keys = [canonical(key) for key in keys]
-    decode, expiry = handle.codec.decode, handle.expiry  # type: ignore[attr-defined]
-    if isinstance(handle, ValueHandle) and expiry is None:
-        handle.cells.update(zip(keys, map(decode, saved["values"])))
-        return
-    now = handle.table.now()
-    written: dict[Any, float] = {}
-    for at, (key, value) in enumerate(zip(keys, saved["values"])):
-        # Without a time, as of a state that had no `ttl` before: it counts as written now.
-        time = saved["times"][at] if saved["times"] else None
-        if isinstance(handle, ValueHandle):
-            handle.cells[key] = decode(value)
-            written[key] = now if time is None else from_wall(time)
-        elif isinstance(handle, MapHandle):
-            items = [(handle.keys_codec.decode(item), decode(part)) for item, part in value]
-            handle.cells.setdefault(key, {}).update(items)
-            for place, (item, _) in enumerate(items):
-                written[key, item] = now if time is None else from_wall(time[place])
-        else:
-            assert isinstance(handle, ListHandle)
-            if not value:
-                continue  # an earlier release has saved lists whose elements were all over
-            handle.cells[key] = [decode(part) for part in value]
-            if expiry is not None:
-                handle.times[key] = [now] * len(value) if time is None else [from_wall(each) for each in time]
-                written[key] = handle.times[key][-1]
-    if expiry is not None:
-        expiry.written.update(written)
+    values, now = saved["values"], handle.table.now()
+    # Without times, as of a state that had no `ttl` before: they count as written now.
+    times: Iterable[Any] = saved["times"] or repeat(None)
+    decode: Callable[[bytes], Any] = _as_it_is if stored else handle.codec.decode  # type: ignore[attr-defined]
+    cells: dict[Any, Any] = handle.raw if stored else handle.cells  # type: ignore[attr-defined]
+    expiry = handle.expiry  # type: ignore[attr-defined]
+    if isinstance(handle, ValueHandle):
+        cells.update(zip(keys, values if stored else map(decode, values)))
+        if expiry is not None:
+            expiry.written.update(
+                (key, now if time is None else from_wall(time)) for key, time in zip(keys, times)
+            )
+    elif isinstance(handle, MapHandle):
+        decode_key = handle.keys_codec.decode
+        for key, value, written in zip(keys, values, times):
+            items = cells.get(key)
+            if items is None:
+                items = cells[key] = {}
+            for at, (name, data) in enumerate(value):
+                item = decode_key(name)
+                items[item] = decode(data)
+                if expiry is not None:
+                    expiry.written[key, item] = now if written is None else from_wall(written[at])
+    else:
+        assert isinstance(handle, ListHandle)
+        for key, value, written in zip(keys, values, times):
+            _load_list(cells, key, value, decode)
+            if expiry is not None and value:
+                _load_times(handle, key, value, written, now, from_wall)
+
+
+def _as_it_is(data: bytes) -> bytes:
+    return data
+
+
+def _load_list(cells: dict[Any, Any], key: Any, value: list[Any], decode: Callable[[bytes], Any]) -> None:
+    """Put the elements of a list, or of a piece of one, behind those that stay."""
+    if is_piece(value):
+        cells[key][value[0] :] = map(decode, value[1:])
+    elif value:  # an earlier release has saved lists whose elements were all over
+        cells[key] = list(map(decode, value))
+
+
+def _load_times(
+    handle: ListHandle, key: Any, value: list[Any], written: list[float] | None, now: float, from_wall: Clock
+) -> None:
+    """Put the times of elements behind those that stay."""
+    at, count = (value[0], len(value) - 1) if is_piece(value) else (0, len(value))
+    times = handle.times.setdefault(key, [])
+    times[at:] = [now] * count if written is None else [from_wall(each) for each in written]
+    handle.expiry.written[key] = times[-1]
 
 
 def _forget(handle: StateHandle, gone: list[Any]) -> None:
@@ -183,14 +236,16 @@ def _forget(handle: StateHandle, gone: list[Any]) -> None:
     for each in gone:
         if isinstance(handle, MapHandle):
             key, item = canonical(each[0]), handle.keys_codec.decode(each[1])
-            items = handle.cells.get(key, {})
-            items.pop(item, None)
-            if not items:
-                handle.cells.pop(key, None)
+            for maps in (handle.cells, handle.raw):
+                items = maps.get(key, {})
+                items.pop(item, None)
+                if not items:
+                    maps.pop(key, None)
             cell: Any = (key, item)
         else:
             cell = canonical(each)
             handle.cells.pop(cell, None)  # type: ignore[attr-defined]
+            handle.raw.pop(cell, None)
             if isinstance(handle, ListHandle):
                 handle.times.pop(cell, None)
         if handle.expiry is not None:  # type: ignore[attr-defined]

@@ -4,7 +4,9 @@
 saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
 snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
 taking those that have changed costs nothing.
-A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock.
+A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no call
+has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says behind how
+many elements it follows, so that of a list that has grown only its end is saved.
 Must not know: tasks, files, when a snapshot is whole.
 """
 
@@ -21,13 +23,13 @@ from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
-from worker.state.table import NONE, StateHandle
+from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
 
 #: The kind of the part with timers; the name of their state is "", which no attribute has.
 TIMERS: Final = "timers"
-#: The most cells of a part, and about the most bytes.
+#: The most cells of a part, or elements of lists, and about the most bytes.
 MOST_CELLS: Final = 256
 MOST_BYTES: Final = 64 * 1024
 #: Types of a few bytes, which are encoded without a look at their sizes.
@@ -81,6 +83,16 @@ def touched_cells(handles: list[StateHandle]) -> int:
     return sum(len(handle.touched or ()) for handle in handles)
 
 
+def every_cell(handle: StateHandle) -> list[Any]:
+    """Return all cells of a handle; of maps, their keys."""
+    if isinstance(handle, KeyTimers):
+        return list(handle.times)
+    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
+    if cells.keys().isdisjoint(handle.raw):
+        return [*cells, *handle.raw]
+    return list(cells.keys() | handle.raw.keys())  # of some, a part was touched
+
+
 class StateSaving:
     """The saving of one snapshot. All handles belong to one `MarkingTable`."""
 
@@ -97,9 +109,7 @@ class StateSaving:
         self.cells = 0
         self.done = False
         for handle in handles:
-            every = handle.times if isinstance(handle, KeyTimers) else handle.cells  # type: ignore[attr-defined]
-            handle.waiting = list(every) if whole else handle.touched
-            handle.touched, handle.frozen = set(), {}
+            handle.begin_saving(every_cell(handle) if whole else None)
         self.parts = (part for handle in handles for part in self.labelled_parts(handle))
         self.table = handles[0].table if handles else None
 
@@ -133,8 +143,10 @@ class StateSaving:
 
     def parts_of(self, handle: StateHandle) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
-        put = self.putter(handle)
-        frozen = handle.frozen
+        if isinstance(handle, ListHandle):
+            yield from self.parts_of_lists(handle)
+            return
+        put, frozen = self.putter(handle), handle.frozen
         if self.is_simple(handle):
             yield from self.simple_parts(handle)
         elif isinstance(handle, MapHandle) and self.whole:
@@ -163,7 +175,7 @@ class StateSaving:
         frozen, part, size = handle.frozen, begin_part(handle), 0
         while handle.waiting:
             key = handle.waiting.pop()
-            for item in list(handle.cells.get(key, ())):
+            for item in [*handle.cells.get(key, ()), *handle.raw.get(key, ())]:
                 cell = key, item
                 if cell in frozen:
                     continue
@@ -172,6 +184,59 @@ class StateSaving:
                     yield part
                     part, size = begin_part(handle), 0
         yield part
+
+    def parts_of_lists(self, handle: ListHandle) -> Iterator[Part]:
+        """Yield the lists of all keys, or what is new at their ends; those of a key may be in several parts."""
+        part, size, room = begin_part(handle), 0, MOST_CELLS
+        while handle.waiting:
+            cell = handle.at_work = handle.waiting.pop()
+            at = 0 if self.whole else handle.saved_same[cell]
+            end = handle.lengths[cell] if cell in handle.lengths else handle.length_of(cell)
+            if not end and not self.whole:
+                part["gone"].append(original(cell))
+                room -= 1
+            while end:
+                taken, grown = self.put_piece(handle, part, cell, at, min(end, at + room))
+                at, size, room = at + taken, size + grown, room - max(taken, 1)
+                if room <= 0 or size > MOST_BYTES:
+                    yield part
+                    part, size, room = begin_part(handle), 0, MOST_CELLS
+                if at >= end:
+                    break
+            if end > MOST_CELLS:
+                handle.long_done.add(cell)
+            handle.at_work = NONE
+        yield part
+        handle.waiting, handle.lengths = None, {}
+        handle.frozen.clear()
+
+    def put_piece(self, handle: ListHandle, part: Part, cell: Any, at: int, end: int) -> tuple[int, int]:
+        """Put a list's elements from `at` to `end`, or fewer if they are large, into a part; return how many these are, and their
+        bytes.
+        """
+        codec, frozen = handle.codec, handle.frozen.get(cell)
+        handle.table.key = cell
+        if frozen is not None:
+            stored, elements, times = (), *frozen
+        else:
+            stored, elements = handle.raw.get(cell, ()), handle.cells.get(cell, ())
+            times = handle.times.get(cell, ())
+        is_bytes = frozen is not None and not handle.plain
+        data: list[Any] = []
+        size = 0
+        for place in range(at, end):
+            if place < len(stored):
+                data.append(stored[place])
+            else:
+                data.append(encoded(codec, elements[place - len(stored)], is_bytes, handle))
+            size += len(data[-1])
+            if size > MOST_BYTES:
+                break
+        part["keys"].append(original(cell))
+        part["values"].append([at, *data] if at else data)
+        if handle.expiry is not None:
+            part["times"].append([self.to_wall(time) for time in times[at : at + len(data)]])
+        return len(data), size
 
     def is_simple(self, handle: StateHandle) -> bool:
         """Return whether a state has small values of an exact type, without times."""
@@ -198,7 +263,13 @@ class StateSaving:
                 cells = [cell for cell, value in zip(cells, values) if value is not None]
                 values = [value for value in values if value is not None]
             try:
-                part["values"] = list(map(encode, values))
+                if self.whole and handle.raw:  # no value of these types is None
+                    raw = handle.raw
+                    part["values"] = [
+                        raw[cell] if value is None else encode(value) for cell, value in zip(cells, values)
+                    ]
+                else:
+                    part["values"] = list(map(encode, values))
             except Exception:
                 for cell, value in zip(cells, values):  # which one?
                     handle.table.key = cell
@@ -214,11 +285,12 @@ class StateSaving:
         """Return what `kept` would return, but for parts of a mutable type, which are as they are."""
         if isinstance(handle, ValueHandle):
             found, expiry = handle.cells.get(cell, NONE), handle.expiry
+            if found is NONE and cell in handle.raw:
+                found = StoredBytes(handle.raw[cell])
         elif isinstance(handle, MapHandle):
             found, expiry = handle.cells.get(cell[0], {}).get(cell[1], NONE), handle.expiry
-        elif isinstance(handle, ListHandle):
-            elements = handle.cells.get(cell)
-            return (elements, handle.times.get(cell)) if elements else NONE
+            if found is NONE and cell[1] in handle.raw.get(cell[0], ()):
+                found = StoredBytes(handle.raw[cell[0]][cell[1]])
         else:
             return handle.kept(cell)
         if found is NONE:
@@ -229,8 +301,6 @@ class StateSaving:
         """Return what puts a cell, and what it held, into a part; it returns how many bytes that took."""
         if isinstance(handle, MapHandle):
             return self.item_putter(handle)
-        if isinstance(handle, ListHandle):
-            return self.list_putter(handle)
         if isinstance(handle, KeyTimers):
             return self.put_timers
         assert isinstance(handle, ValueHandle)
@@ -250,23 +320,6 @@ class StateSaving:
             if timed:
                 part["times"].append(self.to_wall(found[1]))
             return len(data)
-
-        return put
-
-    def list_putter(self, handle: ListHandle) -> Callable[[Part, Any, Any, bool], int]:
-        table, codec, plain, timed = handle.table, handle.codec, handle.plain, handle.expiry is not None
-
-        def put(part: Part, cell: Any, found: Any, frozen: bool) -> int:
-            if found is NONE:
-                part["gone"].append(original(cell))
-                return 0
-            table.key = cell
-            data = [encoded(codec, each, frozen and not plain, handle) for each in found[0]]
-            part["keys"].append(original(cell))
-            part["values"].append(data)
-            if timed:
-                part["times"].append([self.to_wall(time) for time in found[1]])
-            return sum(map(len, data))
 
         return put
 
@@ -304,6 +357,8 @@ class StateSaving:
 
 def encoded(codec: Codec, value: Any, is_bytes: bool, handle: StateHandle) -> bytes:
     """Return a value as bytes that can be read again. `is_bytes`: it was encoded when it was frozen. Raises StateError."""
+    if type(value) is StoredBytes:
+        return value.data
     if not is_bytes:
         return codec.kept(value, handle)
     codec.check_readable(value, handle)

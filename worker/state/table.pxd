@@ -32,6 +32,8 @@ cdef class StateHandle:
     cdef public set touched
     cdef public object waiting
     cdef public dict frozen
+    cdef public dict raw
+    cdef public long long moves
 
     cpdef mark(self, cell)
     cpdef mark_at_hand(self)

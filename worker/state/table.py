@@ -31,6 +31,15 @@ class NoKey:
 NONE = NoKey()
 
 
+class StoredBytes:
+    """A value, or a part of one, as a snapshot has it: encoded, and not looked at since."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+
 class StateTable:
     """The key at hand of one task, and the changes of the running call."""
 
@@ -113,6 +122,9 @@ class StateHandle:
     A *cell* is what a snapshot holds as one: the value or list of a key, or an item of a key's map. With a `MarkingTable`, each
     cell is marked before it changes for the first time after a snapshot began. Meanwhile that snapshot may still be waiting to
     encode the cell: then it is frozen, as it was.
+
+    What a snapshot has given stays bytes until a call touches it, so that a start decodes keys only. A first touch moves a value
+    from `raw` to the handle's `cells`. This changes nothing that a snapshot or an undone call would have to know.
     """
 
     def __init__(self, table: StateTable, name: str) -> None:
@@ -125,7 +137,17 @@ class StateHandle:
         self.waiting: Any = None
         #: Cell -> what `kept` has returned for it, of cells that have changed while a snapshot waits for them.
         self.frozen: dict[Any, Any] = {}
+        #: What no call has touched since the task began, encoded: the value of a key, the first elements of its list, or a dict
+        #: of its map's items.
+        self.raw: dict[Any, Any] = {}
+        #: Grows when something begins to move out of `raw`, and when it has: a thread that reads meanwhile reads again.
+        self.moves = 0
         table.handles[name] = self
+
+    def begin_saving(self, cells: list[Any] | None) -> None:
+        """A snapshot begins, of these cells; None: of those that have changed."""
+        self.waiting = self.touched if cells is None else cells
+        self.touched, self.frozen = set(), {}
 
     def mark(self, cell: Any) -> None:
         """A cell is about to change."""
@@ -147,7 +169,7 @@ class StateHandle:
 
     def kept(self, cell: Any) -> Any:
         """Return (value, time of writing or None) of a cell, in a form that does not change: parts of a mutable type are
-        encoded. NONE if it is absent.
+        encoded, and those that no call has touched are StoredBytes. NONE if it is absent.
         """
         raise AssertionError("every kind of handle has its own kept")
 

@@ -21,6 +21,7 @@ cdef class ValueHandle(StateHandle):
     cdef public bint encoded
     cdef public object old_written
 
+    cpdef first_touch(self, key)
     cpdef keep_old(self, key)
     cpdef undo(self)
     cpdef mark_at_hand(self)

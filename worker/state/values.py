@@ -1,7 +1,8 @@
 """The handles of ValueState and BroadcastState: `self.times.value`.
 
 Hot: reading and writing a value costs about as much as an item of a dict. A value of an immutable type is kept by reference. Of
-a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place.
+a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place. A value that
+a snapshot has given is looked for only where there is no other: those that were touched cost nothing more.
 Must not know: tasks, tuples, files.
 """
 
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 from topology_api import StateError
 from worker.state.codecs import Codec
 from worker.state.expiry import Expiry
-from worker.state.table import NONE, StateHandle, StateTable
+from worker.state.table import NONE, StateHandle, StateTable, StoredBytes
 
 try:
     import cython
@@ -71,9 +72,17 @@ class ValueHandle(StateHandle):
             table.no_key(self.what())
         found = self.cells.get(key, table.none)
         if self.simple:
+            if found is table.none:
+                if self.raw:
+                    found = self.first_touch(key)  # before `read_turn`: it may raise
+                self.read_turn = table.turn
+                self.read = found
+                return self.default if found is table.none else found
             self.read_turn = table.turn
             self.read = found
-            return self.default if found is table.none else found
+            return found
+        if found is table.none and self.raw:
+            found = self.first_touch(key)
         if self.expiry is not None and found is not NONE and self.expiry.is_over(key, table.now()):
             self.keep_old(key)
             del self.cells[key]
@@ -102,9 +111,14 @@ class ValueHandle(StateHandle):
             new = self.codec.fitting(new, self)
         if self.simple:
             if self.turn != table.turn:
+                if self.read_turn == table.turn:
+                    self.old = self.read
+                else:
+                    self.old = self.cells.get(key, table.none)
+                    if self.old is table.none and self.raw:
+                        self.old = self.first_touch(key)
                 self.turn = table.turn
                 self.encoded = False
-                self.old = self.read if self.read_turn == table.turn else self.cells.get(key, table.none)
                 table.add_changed(self)
             self.cells[key] = new
             return
@@ -124,7 +138,7 @@ class ValueHandle(StateHandle):
             table.no_key(self.what())
         if not self.keyed and not table.for_all:
             self.not_for_all()
-        if key in self.cells:
+        if key in self.cells or key in self.raw:
             self.keep_old(key)
             del self.cells[key]
             if self.expiry is not None:
@@ -135,6 +149,8 @@ class ValueHandle(StateHandle):
         if self.turn == self.table.turn:
             return
         old = self.cells.get(key, NONE)
+        if old is NONE and self.raw:
+            old = self.first_touch(key)
         self.encoded = not self.plain and old is not NONE
         self.old = self.codec.encode(old, self) if self.encoded else old
         if self.expiry is not None:
@@ -142,14 +158,33 @@ class ValueHandle(StateHandle):
         self.turn = self.table.turn
         self.table.add_changed(self)
 
+    def first_touch(self, key: Any) -> Any:
+        """Return the value of a key that no call has touched since the task began, from now on one of `cells`; NONE if there is
+        none. Raises StateError if it does not fit the declared type.
+        """
+        data = self.raw.get(key)
+        if data is None:
+            return NONE
+        found = self.codec.opened(data, self, key)
+        self.moves += 1
+        self.cells[key] = found
+        del self.raw[key]
+        if not self.raw:
+            self.raw = {}  # the memory of the old one was that of all keys
+        self.moves += 1
+        return found
+
     def mark_at_hand(self) -> None:
         self.mark(self.table.key if self.keyed else WHOLE)
 
     def kept(self, cell: Any) -> Any:
         found = self.cells.get(cell, NONE)
-        if found is NONE:
+        if found is not NONE:
+            value = found if self.plain else self.codec.encode(found, self)
+        elif cell in self.raw:
+            value = StoredBytes(self.raw[cell])
+        else:
             return NONE
-        value = found if self.plain else self.codec.encode(found, self)
         return value, None if self.expiry is None else self.expiry.written_at(cell)
 
     def undo(self) -> None:
@@ -172,6 +207,7 @@ class ValueHandle(StateHandle):
             for key in self.expiry.over(now, most):
                 self.mark(key)
                 self.cells.pop(key, None)
+                self.raw.pop(key, None)
                 self.expiry.forget(key)
 
     def not_for_all(self) -> NoReturn:

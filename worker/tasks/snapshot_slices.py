@@ -90,5 +90,7 @@ def load_contents(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
     where = task.context.topology, task.context.component
     undeclared = load_states(task.states, saved.get("states", {}), from_wall, *where)
     load_timers(task.timers, saved.get("timers", b""), from_wall)
-    task.undeclared = with_parts(undeclared, load_parts(task.states, task.timers, parts, from_wall, *where))
+    same_code = task.epochs.chain.same_submission
+    further = load_parts(task.states, task.timers, parts, from_wall, *where, same_code)
+    task.undeclared = with_parts(undeclared, further)
     task.keys = count_keys(task.states)

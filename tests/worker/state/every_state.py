@@ -49,6 +49,7 @@ FAMILIES = {
     "row": (
         st.tuples(st.just("row.append"), NUMBERS),
         st.tuples(st.just("row.pop"), NUMBERS),
+        st.tuples(st.just("row.last"), NUMBERS),
         st.tuples(st.just("row.set"), NUMBERS),
         st.tuples(st.just("row.clear"), NUMBERS),
     ),
@@ -96,6 +97,8 @@ def apply(states: dict[str, Any], step: tuple[Any, ...]) -> None:
         states["row"].append(argument)
     elif what == "row.pop" and states["row"]:
         states["row"].pop(0)
+    elif what == "row.last" and states["row"]:
+        del states["row"][-1]
     elif what == "row.set" and states["row"]:
         states["row"][-1] = argument
     elif what == "row.clear":

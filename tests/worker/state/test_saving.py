@@ -1,4 +1,6 @@
-"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once."""
+"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once; and states
+that begin with it, of which values stay bytes until they are touched, do the same as states that begin with all values.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,15 @@ from hypothesis import strategies as st
 from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, apply
 from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
-from worker.state import build, saving
+from worker.state import build, contents, saving
 from worker.state.keys import canonical
+from worker.state.lists import ListHandle
+from worker.state.maps import MapHandle
 from worker.state.saved import load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
 from worker.state.table import MarkingTable, StateHandle
 from worker.state.timers import KeyTimers
+from worker.state.values import ValueHandle
 
 TIMERS = st.tuples(st.just("timer"), st.sampled_from(["one", "two"]), st.integers(0, 5))
 
@@ -85,11 +90,21 @@ class Task:
         for name, handle in self.states.items():
             expiry = handle.expiry  # type: ignore[attr-defined]
             found[name] = (
-                handle.cells,  # type: ignore[attr-defined]
+                values_of(handle),
                 getattr(handle, "times", None),
                 None if expiry is None else expiry.written,
             )
         return deepcopy(found)
+
+
+def values_of(handle: StateHandle) -> dict[Any, Any]:
+    """The values of each key, of which none is touched."""
+    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
+    if isinstance(handle, ValueHandle):
+        assert cells.keys().isdisjoint(handle.raw)
+        return {**cells, **{key: handle.codec.decode(data) for key, data in handle.raw.items()}}
+    assert isinstance(handle, MapHandle | ListHandle)
+    return {key: handle.peek(key) for key in cells.keys() | handle.raw.keys()}
 
 
 class Ahead:
@@ -111,43 +126,54 @@ class Story:
     def __init__(self) -> None:
         self.clock, self.wall = Clock(), Ahead()
         self.task = Task(self.clock)
+        #: What `task` has to be: it begins with all values.
+        self.eager = Task(self.clock)
+        #: The keys of calls.
+        self.met: list[Any] = []
         #: What whole snapshot and changes hold: parts, and by how much the wall clock was ahead.
         self.chain: list[tuple[list[bytes], float]] = []
         self.saving: StateSaving | None = None
         self.parts: list[bytes] = []
         #: The states, as a whole snapshot that was taken at once has them.
-        self.oracle: tuple[Any, bytes, float] = ({}, b"", 0.0)
+        self.begun: tuple[Any, bytes, float] = ({}, b"", 0.0)
+        self.oracle = self.begun
 
     def play(self, event: tuple[Any, ...]) -> None:
         what = event[0]
         if what == "call":
             self.clock.time += event[4]
-            self.task.call(*event[1:4])
+            for task in (self.task, self.eager):
+                task.call(*event[1:4])
+            self.met.append(event[1])
+            for key in self.met:
+                assert contents.read(self.task.states, key) == contents.read(self.eager.states, key)
+            assert contents.count_keys(self.task.states) == contents.count_keys(self.eager.states)
         elif what == "sweep":
             self.clock.time += event[1]
-            for handle in self.task.states.values():
-                if hasattr(handle, "sweep"):
-                    handle.sweep(self.clock.time, 2)
+            for task in (self.task, self.eager):
+                for handle in task.states.values():
+                    if hasattr(handle, "sweep"):
+                        handle.sweep(self.clock.time, 100)
         elif what == "slices" and self.saving is not None:
             for _ in range(event[1]):
                 self.slice()
         elif what == "rewind" and self.chain:
             self.saving = None
-            self.task = self.restored()
+            self.task, self.eager = self.restored(), self.expected()
         elif what == "marker" and self.saving is None:
             self.wall.seconds += event[2]
             self.begin(event[1] or not self.chain)
 
     def begin(self, whole: bool) -> None:
         """A marker."""
-        task, ahead = self.task, self.wall.seconds
-        self.oracle = (
-            save_states(task.states, self.wall.to_wall),
-            save_timers(task.timers, self.wall.to_wall),
-            ahead,
+        eager = self.eager
+        self.begun = (
+            save_states(eager.states, self.wall.to_wall),
+            save_timers(eager.timers, self.wall.to_wall),
+            self.wall.seconds,
         )
         self.parts = []
-        self.saving = StateSaving(task.handles, whole, self.wall.to_wall, self.parts.append)
+        self.saving = StateSaving(self.task.handles, whole, self.wall.to_wall, self.parts.append)
 
     def slice(self) -> None:
         """The next slice; after the last one, the snapshots are compared."""
@@ -156,13 +182,17 @@ class Story:
         if self.saving.whole:
             self.chain.clear()
         self.chain.append((self.parts, self.wall.seconds))
-        self.saving = None
+        self.saving, self.oracle = None, self.begun
+        assert self.restored().content() == self.expected().content()
+
+    def expected(self) -> Task:
+        """A task that begins with the last snapshot, taken at once, with all values."""
         states, timers, ahead = self.oracle
         expected = Task(self.clock)
         from_wall = Ahead().from_wall if ahead == 1000.0 else (lambda time: time - ahead)
         load_states(expected.states, states, from_wall)
         load_timers(expected.timers, timers, from_wall)
-        assert self.restored().content() == expected.content()
+        return expected
 
     def restored(self) -> Task:
         """A task that begins with the chain."""
@@ -171,7 +201,8 @@ class Story:
         for packed, ahead in self.chain:
             for each in packed:
                 parts.append({**msgspec.msgpack.decode(each), "shift": newest - ahead})
-        load_parts(task.states, task.timers, parts, lambda time: time - newest)
+        load_parts(task.states, task.timers, parts, lambda time: time - newest, same_code=True)
+        assert all(handle.keyed is False for handle in task.states.values() if handle.cells)  # type: ignore[attr-defined]
         assert touched_cells(task.handles) == 0
         return task
 

@@ -65,6 +65,8 @@ def apply_to_model(model: Model, key: Any, step: tuple[Any, ...], now: float) ->
         model.row.setdefault(key, []).append(argument)
     elif what == "row.pop" and model.row.get(key):
         model.row[key].pop(0)
+    elif what == "row.last" and model.row.get(key):
+        model.row[key].pop()
     elif what == "row.set" and model.row.get(key):
         model.row[key][-1] = argument
     elif what == "row.clear":
