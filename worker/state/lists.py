@@ -1,9 +1,9 @@
 """The handle of ListState: a list for each key.
 
 A call that only appends is undone by cutting the list; any other change keeps a copy of the list as it was before the call.
-For snapshots a list is two stretches: the elements up to the first that has changed since the last one, and those behind. So one
-that grows at its end is not saved again, and what a snapshot waits for is frozen only if it changes itself. After a start all
-elements are bytes until one of them is touched; meanwhile others can be appended.
+For snapshots a list is two stretches: the elements before the first that has changed since the last snapshot, and the others.
+So a list that grows at its end is not saved again, and elements for which a snapshot waits are frozen only if they change
+themselves. After a start all elements are bytes until one of them is touched; meanwhile others can be appended.
 Must not know: tasks, tuples, files.
 """
 
@@ -324,7 +324,9 @@ class ListHandle(StateHandle):
         table.add_changed(self)
 
     def keep_all(self, at: int = 0) -> None:
-        """Keep all elements as they were before the running call, once in a call. Those from the position `at` on may change."""
+        """Keep all elements as they were before the running call, once in a call. Those from the position `at` on may
+        change.
+        """
         key = self.table.key
         if self.raw and key in self.raw:
             self.first_touch(key)

@@ -1,7 +1,8 @@
 """The handle of MapState: a mapping for each key.
 
 The running call keeps a log of the items that it has changed, so that a map with a million items costs a call no more than the
-items that it touches. After a start the keys of all items are there, and each value stays bytes until it is touched. The order of the items is not part of the state: an undone deletion puts its item last.
+items that it touches. After a start all items are there, and the value of each stays bytes until it is touched. The order of
+the items is not part of the state: an undone deletion puts its item last.
 Must not know: tasks, tuples, files.
 """
 
@@ -30,8 +31,8 @@ class MapHandle(StateHandle):
         self.keys_codec = keys
         self.codec = codec
         self.plain = codec.plain
-        #: Whether items' keys that are equal are the same, so that items can be decoded one by one. Else a map keeps the key that
-        #: was saved, such as Decimal("1.0"), and not the one that it was asked for.
+        #: Whether items' keys that are equal are the same, so that items can be decoded one by one. Else all of a map are, so
+        #: that it keeps the keys that were saved, such as Decimal("1.0"), and not those by which it was asked.
         self.by_item = keys.exact in SAME_IF_EQUAL
         #: The map of each key; never empty.
         self.cells: dict[Any, dict[Any, Any]] = {}
@@ -226,8 +227,8 @@ class MapHandle(StateHandle):
     # What no call has touched since the task began.
 
     def first_touch(self, key: Any, item: Any) -> Any:
-        """Return the value of an item that no call has touched since the task began, from now on one of `cells`; NONE if there is
-        none. Raises StateError if it does not fit the declared type.
+        """Return the value of an item that no call has touched since the task began, from now on one of `cells`; NONE if there
+        is none. Raises StateError if it does not fit the declared type.
         """
         stored = self.raw.get(key)
         data = None if stored is None else stored.get(item)

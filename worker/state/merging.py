@@ -62,13 +62,14 @@ class MergedState:
     def add_piece(self, form: Any, key: Any, piece: list[Any], written: Any) -> None:
         """Put elements of a list behind its first ones."""
         at, *values = piece
-        _, before, times = self.cells.get(form, (key, [], []))
+        _, before, times = self.cells.get(form, (key, [], None))
         if form not in self.joined:  # the lists are those of a part
             self.joined.add(form)
-            before, times = list(before), list(times or ())
+            before, times = list(before), times and list(times)
         before[at:] = values
-        times[at:] = written or ()
-        self.cells[form] = key, before, times if written is not None else None
+        if times is not None:
+            times[at:] = written
+        self.cells[form] = key, before, times
 
     def forget_item(self, key: Any, item: bytes) -> None:
         """Remove an item of a map."""

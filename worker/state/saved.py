@@ -85,8 +85,8 @@ def load_parts(
 
 
 def stays_bytes(handle: StateHandle, parts: Iterable[Part], same_code: bool) -> bool:
-    """Return whether the values of a state that holds nothing can be decoded when they are touched: what is certain of them now is
-    certain then. Values in which objects of the user's classes are made are so only with the same code.
+    """Return whether the values of a state that holds nothing stay bytes until they are touched: if it is certain that they
+    fit. Of values in which there are objects of the user's classes it is so only with the same code.
     """
     if handle.cells or (isinstance(handle, ValueHandle) and not handle.keyed):  # type: ignore[attr-defined]
         return False

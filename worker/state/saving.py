@@ -4,9 +4,9 @@
 saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
 snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
 taking those that have changed costs nothing.
-A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no call
-has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says behind how
-many elements it follows, so that of a list that has grown only its end is saved.
+A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
+call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
+many elements come before it, so that of a list that has grown only its end is saved.
 Must not know: tasks, files, when a snapshot is whole.
 """
 
@@ -211,8 +211,8 @@ class StateSaving:
         handle.frozen.clear()
 
     def put_piece(self, handle: ListHandle, part: Part, cell: Any, at: int, end: int) -> tuple[int, int]:
-        """Put a list's elements from `at` to `end`, or fewer if they are large, into a part; return how many these are, and their
-        bytes.
+        """Put a list's elements from `at` to `end`, or fewer if they are large, into a part; return how many these are, and
+        their bytes.
         """
         codec, frozen = handle.codec, handle.frozen.get(cell)
         handle.table.key = cell

