@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topology_api.state import ListState, MapState, State, states_of
 from worker.state.codecs import Codec
-from worker.state.lists import ListHandle
+from worker.state.lists import ListHandle, MarkingListHandle
 from worker.state.maps import MapHandle, MarkingMapHandle
 from worker.state.table import MarkingTable, StateHandle, StateTable
 from worker.state.values import ValueHandle
@@ -22,5 +22,6 @@ def handle(table: StateTable, name: str, state: State) -> StateHandle:
         kind = MarkingMapHandle if isinstance(table, MarkingTable) else MapHandle
         return kind(table, name, codecs[0], codecs[1], state.ttl)
     if isinstance(state, ListState):
-        return ListHandle(table, name, codecs[0], state.ttl)
+        of_list = MarkingListHandle if isinstance(table, MarkingTable) else ListHandle
+        return of_list(table, name, codecs[0], state.ttl)
     return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

@@ -5,7 +5,7 @@ from worker.state.expiry cimport Expiry
 from worker.state.table cimport StateHandle
 
 
-cdef class ListHandle(StateHandle):
+cdef class ListCells(StateHandle):
     cdef public Codec codec
     cdef public bint plain
     cdef public dict cells
@@ -16,6 +16,20 @@ cdef class ListHandle(StateHandle):
     cdef public list old
     cdef public list old_times
     cdef public object old_written
+
+    cpdef list first_touch(self, key)
+    cpdef Py_ssize_t length_of(self, key) except -1
+    cpdef kept(self, cell)
+    cpdef drop(self, key)
+
+
+cdef class ListHandle(ListCells):
+    cpdef begin(self)
+    cpdef keep_all(self, Py_ssize_t at=*)
+    cpdef undo(self)
+
+
+cdef class MarkingListHandle(ListHandle):
     cdef public dict same
     cdef public dict saved_same
     cdef public dict lengths
@@ -24,11 +38,6 @@ cdef class ListHandle(StateHandle):
 
     cpdef begin(self)
     cpdef keep_all(self, Py_ssize_t at=*)
-    cpdef list first_touch(self, key)
-    cpdef Py_ssize_t length_of(self, key) except -1
     cpdef mark(self, cell)
     cpdef mark_at_hand(self)
     cpdef bint mark_from(self, key, Py_ssize_t at) except -1
-    cpdef undo(self)
-    cpdef kept(self, cell)
-    cpdef drop(self, key)

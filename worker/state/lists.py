@@ -18,8 +18,8 @@ from worker.state.expiry import Expiry
 from worker.state.table import NONE, StateHandle, StateTable, StoredBytes
 
 
-class ListHandle(StateHandle):
-    """A list per key."""
+class ListCells(StateHandle):
+    """The lists of all keys."""
 
     def __init__(self, table: StateTable, name: str, codec: Codec, ttl: float | None = None) -> None:
         super().__init__(table, name)
@@ -38,15 +38,49 @@ class ListHandle(StateHandle):
         self.old: list[Any] | None = None
         self.old_times: list[float] = []
         self.old_written: float | None = None
-        #: Of each list that was changed since the last snapshot began: how many of its first elements were not; and the same of
-        #: the snapshot before, which is being encoded.
-        self.same: dict[Any, int] = {}
-        self.saved_same: dict[Any, int] = {}
-        #: Of each list that was changed since: its length when that snapshot began.
-        self.lengths: dict[Any, int] = {}
-        #: The list of which some elements are encoded and others wait; and long ones of which all are.
-        self.at_work: Any = NONE
-        self.long_done: set[Any] = set()
+
+    def first_touch(self, key: Any) -> list[Any]:
+        """Return a list of which some elements are bytes, with all decoded. Raises StateError if one does not fit the declared
+        type.
+        """
+        stored = [self.codec.opened(data, self, key) for data in self.raw[key]]
+        tail = self.cells.get(key)
+        if self.turn == self.table.turn:
+            self.length += len(stored)  # of the running call, whose key it is
+        self.moves += 1
+        self.cells[key] = stored if tail is None else stored + tail
+        del self.raw[key]
+        self.moves += 1
+        return self.cells[key]
+
+    def length_of(self, key: Any) -> int:
+        """Return how many elements a key has, those that are over with them."""
+        length = len(self.cells.get(key, ()))
+        return length + len(self.raw.get(key, ())) if self.raw else length
+
+    def peek(self, key: Any) -> list[Any]:
+        """Return a list of the elements of a key, and touch none. Raises StateError."""
+        stored = [self.codec.opened(data, self, key) for data in self.raw.get(key, ())]
+        return stored + self.cells.get(key, [])
+
+    def kept(self, cell: Any) -> Any:
+        elements, stored = self.cells.get(cell, ()), self.raw.get(cell, ())
+        if not elements and not stored:
+            return NONE
+        values: list[Any] = [StoredBytes(data) for data in stored]
+        values += elements if self.plain else [self.codec.encode(each, self) for each in elements]
+        return values, None if self.expiry is None else list(self.times.get(cell, ()))
+
+    def drop(self, key: Any) -> None:
+        """Remove the list of a key."""
+        self.cells.pop(key, None)
+        self.times.pop(key, None)
+        if self.expiry is not None:
+            self.expiry.forget(key)
+
+
+class ListHandle(ListCells):
+    """A list per key, as user code sees it."""
 
     # Reading.
 
@@ -221,13 +255,6 @@ class ListHandle(StateHandle):
         self.times.setdefault(key, [])[at] = time
         self.expiry.wrote(key, self.table.now())
 
-    def drop(self, key: Any) -> None:
-        """Remove the list of a key."""
-        self.cells.pop(key, None)
-        self.times.pop(key, None)
-        if self.expiry is not None:
-            self.expiry.forget(key)
-
     def sweep(self, now: float, most: int) -> None:
         """Drop up to `most` lists whose last element is over."""
         if self.expiry is not None:
@@ -236,41 +263,86 @@ class ListHandle(StateHandle):
                 self.raw.pop(key, None)
                 self.drop(key)
 
-    # What no call has touched since the task began.
+    # Undoing.
 
-    def first_touch(self, key: Any) -> list[Any]:
-        """Return a list of which some elements are bytes, with all decoded. Raises StateError if one does not fit the declared
-        type.
+    def begin(self) -> None:
+        """Keep the length before the running call, once in a call."""
+        table = self.table
+        if self.turn == table.turn:
+            return
+        self.turn = table.turn
+        elements = self.cells.get(table.key)
+        self.length = 0 if elements is None else len(elements)
+        self.old = None
+        if self.expiry is not None:
+            self.old_written = self.expiry.written_at(table.key)
+        table.add_changed(self)
+
+    def keep_all(self, at: int = 0) -> None:
+        """Keep all elements as they were before the running call, once in a call. Those from the position `at` on may
+        change.
         """
-        stored = [self.codec.opened(data, self, key) for data in self.raw[key]]
-        tail = self.cells.get(key)
-        if self.turn == self.table.turn:
-            self.length += len(stored)  # of the running call, whose key it is
-        self.moves += 1
-        self.cells[key] = stored if tail is None else stored + tail
-        del self.raw[key]
-        self.moves += 1
-        return self.cells[key]
+        key = self.table.key
+        if self.raw and key in self.raw:
+            self.first_touch(key)
+        self.begin()
+        if self.old is None:
+            # What the call has appended so far is behind the old length.
+            old = self.cells.get(key, [])[: self.length]
+            self.old_times = self.times.get(key, [])[: self.length]
+            self.old = old if self.plain else [self.codec.encode(each, self) for each in old]
 
-    def length_of(self, key: Any) -> int:
-        """Return how many elements a key has, those that are over with them."""
-        length = len(self.cells.get(key, ()))
-        return length + len(self.raw.get(key, ())) if self.raw else length
+    def undo(self) -> None:
+        key = self.table.key
+        old = self.old
+        if old is None:
+            elements, times = self.cells.get(key, []), self.times.get(key)
+            del elements[self.length :]
+            if times is not None:
+                del times[self.length_of(key) :]
+        else:
+            elements = self.cells[key] = old if self.plain else [self.codec.decode(each) for each in old]
+            if self.expiry is not None:
+                self.times[key] = self.old_times
+        if self.expiry is not None:
+            self.expiry.restore(key, self.old_written)
+        if not elements:
+            self.cells.pop(key, None)
+            if key not in self.raw:
+                self.times.pop(key, None)
+        self.turn = 0
+        self.old = None
 
-    def peek(self, key: Any) -> list[Any]:
-        """Return a list of the elements of a key, and touch none. Raises StateError."""
-        stored = [self.codec.opened(data, self, key) for data in self.raw.get(key, ())]
-        return stored + self.cells.get(key, [])
 
-    # Snapshots.
+class MarkingListHandle(ListHandle):
+    """The handle of a task whose snapshots hold what has changed: it marks from which element on a list has."""
 
-    def kept(self, cell: Any) -> Any:
-        elements, stored = self.cells.get(cell, ()), self.raw.get(cell, ())
-        if not elements and not stored:
-            return NONE
-        values: list[Any] = [StoredBytes(data) for data in stored]
-        values += elements if self.plain else [self.codec.encode(each, self) for each in elements]
-        return values, None if self.expiry is None else list(self.times.get(cell, ()))
+    def __init__(self, table: StateTable, name: str, codec: Codec, ttl: float | None = None) -> None:
+        super().__init__(table, name, codec, ttl)
+        #: Of each list that was changed since the last snapshot began: how many of its first elements were not; and the same of
+        #: the snapshot before, which is being encoded.
+        self.same: dict[Any, int] = {}
+        self.saved_same: dict[Any, int] = {}
+        #: Of each list that was changed since: its length when that snapshot began.
+        self.lengths: dict[Any, int] = {}
+        #: The list of which some elements are encoded and others wait; and long ones of which all are.
+        self.at_work: Any = NONE
+        self.long_done: set[Any] = set()
+
+    def begin(self) -> None:
+        if self.turn != self.table.turn:
+            key = self.table.key
+            self.mark_from(key, self.length_of(key))
+            ListHandle.begin(self)
+
+    def keep_all(self, at: int = 0) -> None:
+        ListHandle.keep_all(self, at)
+        key = self.table.key
+        if self.mark_from(key, at) and key not in self.frozen:
+            # No call has changed what was there when the snapshot began, and this one has not yet.
+            length = self.lengths[key]
+            assert self.old is not None
+            self.frozen[key] = self.old[:length], self.old_times[:length]
 
     def begin_saving(self, cells: list[Any] | None) -> None:
         StateHandle.begin_saving(self, cells)
@@ -278,7 +350,7 @@ class ListHandle(StateHandle):
         self.lengths, self.at_work, self.long_done = {}, NONE, set()
 
     def mark(self, cell: Any) -> None:
-        if self.touched is not None and self.mark_from(cell, 0) and cell not in self.frozen:
+        if self.mark_from(cell, 0) and cell not in self.frozen:
             self.frozen[cell] = self.kept(cell)
 
     def mark_at_hand(self) -> None:
@@ -305,62 +377,6 @@ class ListHandle(StateHandle):
         if key == self.at_work:
             return True
         return key not in self.long_done if type(waiting) is not set else key in waiting
-
-    # Undoing.
-
-    def begin(self) -> None:
-        """Keep the length before the running call, once in a call."""
-        table = self.table
-        if self.turn == table.turn:
-            return
-        self.turn = table.turn
-        elements = self.cells.get(table.key)
-        self.length = 0 if elements is None else len(elements)
-        self.old = None
-        if self.expiry is not None:
-            self.old_written = self.expiry.written_at(table.key)
-        if self.touched is not None:
-            self.mark_from(table.key, self.length_of(table.key))
-        table.add_changed(self)
-
-    def keep_all(self, at: int = 0) -> None:
-        """Keep all elements as they were before the running call, once in a call. Those from the position `at` on may
-        change.
-        """
-        key = self.table.key
-        if self.raw and key in self.raw:
-            self.first_touch(key)
-        self.begin()
-        if self.old is None:
-            # What the call has appended so far is behind the old length.
-            old = self.cells.get(key, [])[: self.length]
-            self.old_times = self.times.get(key, [])[: self.length]
-            self.old = old if self.plain else [self.codec.encode(each, self) for each in old]
-        if self.touched is not None and self.mark_from(key, at) and key not in self.frozen:
-            # No call has changed what was there when the snapshot began, and this one has not yet.
-            length = self.lengths[key]
-            self.frozen[key] = self.old[:length], self.old_times[:length]
-
-    def undo(self) -> None:
-        key = self.table.key
-        old = self.old
-        if old is None:
-            elements, times = self.cells.get(key, []), self.times.get(key)
-            del elements[self.length :]
-            if times is not None:
-                del times[self.length_of(key) :]
-        else:
-            elements = self.cells[key] = old if self.plain else [self.codec.decode(each) for each in old]
-            if self.expiry is not None:
-                self.times[key] = self.old_times
-        if self.expiry is not None:
-            self.expiry.restore(key, self.old_written)
-        if not elements:
-            self.cells.pop(key, None)
-            if key not in self.raw:
-                self.times.pop(key, None)
-        self.turn = 0
-        self.old = None
 
 
 def place_in(elements: list[Any], at: Any) -> int:

@@ -40,7 +40,7 @@ class MapHandle(StateHandle):
         self.expiry = None if ttl is None else Expiry(ttl)
         self.turn = 0
         #: What undoes the running call, the last change last: (item's key, old value or NONE, whether it is encoded, its time
-        #: of writing), or (WHOLE, old map or None, its items that nobody had touched or None, times of writing).
+        #: of writing), or (WHOLE, old map or None, its items that were bytes or None, times of writing).
         self.log: list[tuple[Any, Any, Any, Any]] = []
         #: The items that are in the log.
         self.logged: set[Any] = set()
@@ -231,13 +231,12 @@ class MapHandle(StateHandle):
         is none. Raises StateError if it does not fit the declared type.
         """
         stored = self.raw.get(key)
-        data = None if stored is None else stored.get(item)
-        if data is None:
+        if stored is None or item not in stored:
             return NONE
         if not self.by_item or type(item) is not self.keys_codec.exact:
             self.touch_all(key)
             return self.cells[key][item]
-        found = self.codec.opened(data, self, key)
+        found = self.codec.opened(stored[item], self, key)
         self.moves += 1
         items = self.cells.get(key)
         if items is None:

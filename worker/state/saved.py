@@ -225,6 +225,7 @@ def _load_times(
     handle: ListHandle, key: Any, value: list[Any], written: list[float] | None, now: float, from_wall: Clock
 ) -> None:
     """Put the times of elements behind those that stay."""
+    assert handle.expiry is not None
     at, count = (value[0], len(value) - 1) if is_piece(value) else (0, len(value))
     times = handle.times.setdefault(key, [])
     times[at:] = [now] * count if written is None else [from_wall(each) for each in written]

@@ -12,7 +12,7 @@ Must not know: tasks, files, when a snapshot is whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -21,7 +21,7 @@ from topology_api.packing import dumps_by_value
 from topology_api.state_types import declared_as
 from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
-from worker.state.lists import ListHandle
+from worker.state.lists import MarkingListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
@@ -143,7 +143,7 @@ class StateSaving:
 
     def parts_of(self, handle: StateHandle) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
-        if isinstance(handle, ListHandle):
+        if isinstance(handle, MarkingListHandle):
             yield from self.parts_of_lists(handle)
             return
         put, frozen = self.putter(handle), handle.frozen
@@ -185,7 +185,7 @@ class StateSaving:
                     part, size = begin_part(handle), 0
         yield part
 
-    def parts_of_lists(self, handle: ListHandle) -> Iterator[Part]:
+    def parts_of_lists(self, handle: MarkingListHandle) -> Iterator[Part]:
         """Yield the lists of all keys, or what is new at their ends; those of a key may be in several parts."""
         part, size, room = begin_part(handle), 0, MOST_CELLS
         while handle.waiting:
@@ -210,17 +210,16 @@ class StateSaving:
         handle.waiting, handle.lengths = None, {}
         handle.frozen.clear()
 
-    def put_piece(self, handle: ListHandle, part: Part, cell: Any, at: int, end: int) -> tuple[int, int]:
+    def put_piece(
+        self, handle: MarkingListHandle, part: Part, cell: Any, at: int, end: int
+    ) -> tuple[int, int]:
         """Put a list's elements from `at` to `end`, or fewer if they are large, into a part; return how many these are, and
         their bytes.
         """
         codec, frozen = handle.codec, handle.frozen.get(cell)
         handle.table.key = cell
-        if frozen is not None:
-            stored, elements, times = (), *frozen
-        else:
-            stored, elements = handle.raw.get(cell, ()), handle.cells.get(cell, ())
-            times = handle.times.get(cell, ())
+        stored: Sequence[bytes] = () if frozen is not None else handle.raw.get(cell, ())
+        elements, times = frozen or (handle.cells.get(cell, ()), handle.times.get(cell, ()))
         is_bytes = frozen is not None and not handle.plain
         data: list[Any] = []
         size = 0
