@@ -8,6 +8,7 @@ import signal
 import sqlite3
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from local_cluster import LocalCluster
 
@@ -31,14 +32,21 @@ def write_transfers(path: Path, count: int) -> Counter[str]:
 
 def entries(path: Path) -> list[Entry]:
     """The rows of the table, in the order in which they were written."""
+    return _asked(path, "select account, transfer, amount, balance from entry order by rowid")
+
+
+def number_of_entries(path: Path) -> int:
+    """How many rows the table has; 0 without a table."""
+    return sum(count for (count,) in _asked(path, "select count(*) from entry"))
+
+
+def _asked(path: Path, question: str) -> list[tuple[Any, ...]]:
     if not path.exists():
         return []
     with contextlib.closing(sqlite3.connect(path)) as connection:
         if not connection.execute("select 1 from sqlite_master where name = 'entry'").fetchall():
             return []
-        return connection.execute(
-            "select account, transfer, amount, balance from entry order by rowid"
-        ).fetchall()
+        return connection.execute(question).fetchall()
 
 
 def assert_exact(found: list[Entry], transfers: int, wanted: Counter[str]) -> None:

@@ -11,7 +11,15 @@ from types import ModuleType
 import pytest
 
 from local_cluster import LocalCluster
-from tests.accounts_ledger import CONF, EXAMPLES, assert_exact, entries, kill_one, write_transfers
+from tests.accounts_ledger import (
+    CONF,
+    EXAMPLES,
+    assert_exact,
+    entries,
+    kill_one,
+    number_of_entries,
+    write_transfers,
+)
 from tests.local_cluster.words_with_state import eventually
 
 pytestmark = pytest.mark.slow
@@ -31,10 +39,10 @@ def test_each_balance_is_exact_whichever_worker_is_killed(tmp_path: Path, accoun
     with LocalCluster(processes=True) as cluster:
         cluster.submit(accounts.topology(str(transfers), str(database), str(tmp_path / "state")), CONF)
         while cluster.last_status("accounts").state == "ACTIVE" and kills < 8:
-            before = len(entries(database))
+            before = number_of_entries(database)
             eventually(
                 lambda before=before: (  # type: ignore[misc]
-                    len(entries(database)) > before or cluster.last_status("accounts").state != "ACTIVE"
+                    number_of_entries(database) > before or cluster.last_status("accounts").state != "ACTIVE"
                 )
             )
             kills += kill_one(cluster, kills % 3)
