@@ -97,7 +97,7 @@ def run(cluster: LocalCluster, secs: float) -> None:
         cluster.status("words")
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_new_version_goes_on_from_the_state_of_the_old_one(tmp_path: Path, workers: int) -> None:
     conf = conf_at(tmp_path, **{"topology.workers": workers})
     total = 600
@@ -128,7 +128,7 @@ def test_while_a_version_is_on_trial_nothing_is_committed(tmp_path: Path) -> Non
         assert cluster.status("words").components["words"].acked > 0
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_version_whose_tuples_fail_is_rolled_back_to_the_epoch_at_the_switch(
     tmp_path: Path, workers: int
 ) -> None:

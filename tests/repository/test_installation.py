@@ -53,7 +53,7 @@ def topology():
 """
 
 PLAIN = "plain (not compiled for this Python; see docs/compiled-core.md)"
-#: A file that has the environment in which pip builds take the checkout's Cython: with another one everything is compiled again.
+#: Has pip build with the Cython of the checkout: with another one everything would be compiled again.
 CONSTRAINT = "constraint.txt"
 #: Seconds for one command: the longest ones install 600 MB, or run the whole demo.
 CAP = 900.0
