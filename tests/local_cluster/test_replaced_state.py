@@ -123,7 +123,11 @@ def test_while_a_version_is_on_trial_nothing_is_committed(tmp_path: Path) -> Non
         run(cluster, 5)
         assert commits_at(tmp_path / "words")[-1][0].epoch == at_switch
         assert cluster.status("words").components["words"].acked == 0  # of this version
+        said = cluster.status("words").epoch
+        assert said is not None and said.on_trial and said.duration is None
         run(cluster, TRIAL)
+        said = cluster.status("words").epoch
+        assert said is not None and not said.on_trial and said.longest is not None and said.longest < 1
         assert commits_at(tmp_path / "words")[-1][0].epoch > at_switch
         assert cluster.status("words").components["words"].acked > 0
 
