@@ -85,8 +85,8 @@ class EpochStatus:
     snapshot was stored last. All four are None until the coordinator's process has committed an epoch. quiet: nothing has
     happened since the last commit, so none follows. rewinds: how often all tasks have returned to the last commit since the
     submission; rewound: when they did so last (as `DownTask.since`), rewind_reason: why. waits: what has been waiting for
-    seconds; more_waits: how many tasks are not listed there. began: the epoch with which the coordinator's process has begun (0: with
-    nothing kept), None until it has. on_trial: the version is on trial, so nothing is committed until the trial ends.
+    seconds; more_waits: how many tasks are not listed there. began: the epoch with which the coordinator's process has begun
+    (0: with nothing kept), None until it has. on_trial: the version is on trial, so nothing is committed until the trial ends.
     """
 
     number: int
