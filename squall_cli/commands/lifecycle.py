@@ -68,7 +68,7 @@ def kill(
     check_timeout(waits, timeout)
     with cluster.asked(name) as client:
         killed = None
-        with nullcontext() if waits else suppress(SquallError):  # without --wait it is only told of
+        with nullcontext() if waits else suppress(SquallError):  # without --wait, only for a sentence
             killed = client.topology_or_none(name)
         _, shown = obeyed(partial(client.delete_json, StateAnswer, "topologies", name, wait_secs=wait_secs))
         if killed is not None and (text := end_of_trial(killed)):

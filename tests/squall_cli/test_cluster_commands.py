@@ -193,7 +193,7 @@ def test_kill_shows_how_long_the_topology_may_drain(nimbus: FakeNimbus, run: Squ
 
 
 @pytest.mark.parametrize("epoch", [None, {"number": 7, "on_trial": True}])
-def test_kill_says_what_becomes_of_a_trial(
+def test_kill_says_what_it_means_for_a_trial(
     nimbus: FakeNimbus, run: Squall, epoch: dict[str, object] | None
 ) -> None:
     standby = {"id": "words-0", "secs": 9.0, "suspended": False}

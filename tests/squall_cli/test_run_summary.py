@@ -46,8 +46,7 @@ def ended(how: str, spout: ComponentStatus = SPOUT, error: str | None = None, to
 
 
 def test_a_run_of_what_was_completed_before_says_so_and_what_to_do() -> None:
-    nothing = {"emitted": 0, "executed": 0, "acked": 0}
-    parts = {"a": replace(SPOUT, **nothing), "b": replace(BOLT, **nothing)}
+    parts = {"a": replace(SPOUT, emitted=0, acked=0), "b": replace(BOLT, executed=0, acked=0)}
     status = TopologyStatus("t", "COMPLETED", parts, workers=0, error=None, epoch=EpochStatus(9, began=9))
     text = [plain(line) for line in summary_lines(Ended("completed", status, 1.0, folder="/state/t"), 80)]
     assert text[-1] == (

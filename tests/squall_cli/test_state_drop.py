@@ -159,7 +159,7 @@ def test_what_the_cluster_says_of_versions_is_what_may_be_dropped() -> None:
     standby = {"id": "words-0", "secs": 9.0, "suspended": False, "components": ["words", "newest"]}
     target = known(stands_by=standby)
     assert target is not None
-    assert (target.standby, target.of_standby) == ("words-0", {"words", "newest"})
+    assert (target.standby, target.of_standby) == ("words-0", frozenset({"words", "newest"}))
     with pytest.raises(SquallError, match="is being replaced: try again when the new version runs"):
         known(state="REPLACING")
 
