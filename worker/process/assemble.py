@@ -48,6 +48,7 @@ from worker.process.letter_files import Letters
 from worker.process.logs import open_log
 from worker.process.process_load import memory_reader
 from worker.process.startup import begin, plan_of
+from worker.process.state_answers import StateAnswers
 from worker.tasks.runners import AsyncThread
 
 _log = logging.getLogger(__name__)
@@ -182,6 +183,8 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
     daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
     worker.environment.time_of = daemon.wall_clock.time_of
+    answers = StateAnswers(directory, calls, daemon, daemon.wall_clock.time_of, daemon.heartbeat.woken.set)
+    daemon.state_answers = daemon.heartbeat.state_answers = answers
     if root := os.environ.get(worker_files.LETTERS):
         letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
         worker.environment.letters = letters.keeper_of
