@@ -172,7 +172,7 @@ class ReportsRequest(Struct, frozen=True, forbid_unknown_fields=True):
 class LiveStateRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A key of a component, of which the running tasks show the state."""
 
-    component: str
+    component: Annotated[str, Meta(description="The component.")]
     key: Annotated[
         str,
         Meta(

@@ -32,9 +32,10 @@ from squall.transport.frames import KeepAlive
 from squall.transport.link import LocalWorker
 from squall.transport.wire import Streams
 from squall.values import Incarnation
+from squall.worker_files import Orders
 from topology_api import SquallError
 from topology_api.options import port_range
-from worker.loop.epoch_worker import worker_class
+from worker.loop.epoch_worker import EpochWorker, worker_class
 from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
@@ -189,7 +190,14 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
         letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
         worker.environment.letters = letters.keeper_of
         daemon.heartbeat.letters = letters
+        if isinstance(worker, EpochWorker):
+            worker.again.is_here = lambda task: supervisor_of(daemon.orders, task) == orders.supervisor
     return daemon
+
+
+def supervisor_of(orders: Orders, task: int) -> str | None:
+    """Return the supervisor whose worker runs a task; None: none does."""
+    return next((each.supervisor for each in orders.placements if task in each.tasks), None)
 
 
 def end_runs(worker: Worker) -> None:
