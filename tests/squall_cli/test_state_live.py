@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
@@ -12,6 +14,8 @@ from squall.api.answers import ConfigurationsAnswer, LiveStateAnswer
 from squall.reports.live_state import LiveRow, TaskState
 from squall_cli.main import squall
 from tests.squall_cli.fake_nimbus import FakeNimbus, Refusal, component, fake_nimbus, topology, worker
+from tests.squall_cli.small_cluster import small_cluster
+from tests.zookeeper_servers import eventually
 
 W1 = worker("w1", host="host-1", tasks=[(1, "words", 0), (2, "count", 0)])
 W2 = worker("w2", host="host-2", tasks=[(3, "count", 1)])
@@ -128,3 +132,61 @@ def test_a_topology_that_does_not_run_leads_to_its_commits() -> None:
         assert (
             "there is no folder /states/words" in get(nimbus, "words", "count", "be", "--epoch", "3").stderr
         )
+
+
+GATED = """
+import pathlib
+from squall_io.files import FileSpout
+from topology_api import Replay, StatefulBolt, TopologyBuilder, ValueState
+
+class Lines(FileSpout):
+    replay = Replay(max_attempts=2, first_delay=0.01, max_delay=0.05)
+
+class Count(StatefulBolt):
+    key = "line"
+    times = ValueState(int, default=0)
+    def __init__(self, gate):
+        self.gate = pathlib.Path(gate)
+    def execute(self, tup):
+        self.times.value += 1
+        if tup["line"] == "poison" and not self.gate.exists():
+            raise ValueError("not yet")
+
+def topology(folder):
+    conf = {"topology.state.path": f"file://{folder}/state", "topology.epoch.secs": 0.2, "topology.on.outage": "give-up"}
+    builder = TopologyBuilder("gated", conf=conf)
+    builder.set_spout("lines", Lines(f"{folder}/lines.txt"))
+    builder.set_bolt("count", Count(f"{folder}/gate"), parallelism=2).fields_grouping("lines", "line")
+    return builder.build()
+"""
+
+
+@pytest.mark.slow
+def test_real_workers_show_their_state_and_take_letters_of_bolts_again(tmp_path: Path) -> None:
+    (tmp_path / "gated.py").write_text(GATED)
+    (tmp_path / "lines.txt").write_text("be\npoison\nbe\npoison\nbe\n")
+    with small_cluster(tmp_path, hurried=True) as cluster:
+        assert cluster.squall("submit", "gated.py", "--", str(tmp_path), cwd=tmp_path).returncode == 0
+
+        def live(key: str) -> object:
+            done = cluster.squall("state", "get", "gated", "count", key, "--json")
+            return json.loads(done.stdout)["rows"][0]["value"] if done.returncode == 0 else done.stderr
+
+        def letters() -> list[dict[str, object]]:
+            done = cluster.squall("dead-letters", "gated", "list", "--json")
+            return json.loads(done.stdout)["letters"]  # type: ignore[no-any-return]
+
+        eventually(lambda: live("be") == 3 and len(letters()) == 2)
+        assert 'count has no state for the key "poison" at the moment' in str(live("poison"))
+        (tmp_path / "gate").touch()
+        assert cluster.squall("dead-letters", "gated", "resend", "--all").returncode == 0
+        eventually(lambda: live("poison") == 2 and letters() == [])
+        assert "live, after commit" in cluster.squall("state", "get", "gated", "count", "be").stdout
+        folder = str(tmp_path / "state" / "gated")
+        committed = json.loads(cluster.squall("state", "get", folder, "count", "poison", "--json").stdout)
+        assert [row["value"] for row in committed["rows"]] == [2]
+        by_name = cluster.squall(
+            "state", "get", "gated", "count", "poison", "--epoch", str(committed["epoch"])
+        )
+        assert f"epoch {committed['epoch']} of gated" in by_name.stdout, by_name.stderr
+    shutil.rmtree(tmp_path / "state")
