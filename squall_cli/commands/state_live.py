@@ -27,6 +27,8 @@ from worker.state.saved_rows import SavedRow
 if TYPE_CHECKING:
     from squall_cli.cluster.nimbus_client import NimbusClient
 
+#: The states of a topology without workers.
+OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 #: How many workers are asked at a time.
 AT_ONCE: Final = 8
 NO_ANSWER: Final = (
@@ -97,7 +99,7 @@ def workers_of(client: NimbusClient, name: str, component: str) -> list[WorkerEn
         raise SquallError(f"{name} has no component {component!r}{advice}")
     there = client.read(WorkersAnswer, "topologies", name, "workers").workers
     found = [each for each in there if any(row.component == component for row in each.tasks)]
-    if TopologyState(topology.state).asks == "stop" or not found:
+    if topology.state in OVER or not found:
         raise SquallError(
             f"{name} is {topology.state} and no task of {component} runs, so nothing can be asked; {committed_at(client, name)}"
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -96,9 +97,7 @@ def resend(cluster: LocalCluster, letters: list[DeadLetter], task: int | None = 
     """What the heartbeat's thread does with letters that it finds."""
     for letter in letters:
         worker = worker_of(cluster, letter.topology)
-        worker.again.found.append(
-            (task or letter.task, LetterAgain(letter, lambda row=letter.values: tuple(row)))
-        )
+        worker.again.found.append((task or letter.task, LetterAgain(letter, partial(tuple, letter.values))))
 
 
 @pytest.mark.parametrize("keyed", [False, True])

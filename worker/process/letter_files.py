@@ -263,7 +263,9 @@ class Letters:
             return
         mark = stat.st_ino, stat.st_mtime_ns
         every = dict(self.worker.tasks)
-        tasks = {id: task for id, task in every.items() if isinstance(task, SpoutTask | EpochBoltTask)}
+        tasks: dict[int, Task] = {
+            id: task for id, task in every.items() if isinstance(task, SpoutTask | EpochBoltTask)
+        }
         if mark == self.mark and tasks == self.tasks:
             return
         if not all(task.opened for task in tasks.values()):

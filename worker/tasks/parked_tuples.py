@@ -52,7 +52,9 @@ def item_of(
     try:
         return [component, source, stream, dumps_by_value(row, 5)]
     except Exception as error:
-        kept, texts, why = [], [], failure_text(error)
+        kept: list[Any] = []
+        texts: list[int] = []
+        why = failure_text(error)
         for position, value in enumerate(row):
             try:
                 dumps_by_value(value, 5)
