@@ -56,12 +56,12 @@ class Asking:
         for worker, answers in zip(self.workers, self.answers):
             question = StateQuestion(self.number, component, json.dumps(key), state)
             worker_files.write(self.folder / worker.name, worker_files.STATE_QUESTION, question)
-            answers.look(worker.now())
+            answers.check(worker.now())
 
     def end(self, waited: float = 0.0) -> list[WorkerState]:
         for worker, answers in zip(self.workers, self.answers):
             answers.ask_tasks()
-            answers.look(worker.now() + waited)
+            answers.check(worker.now() + waited)
         found = [worker_files.read_live_state(self.folder / worker.name) for worker in self.workers]
         assert all(each is not None and each.number == self.number for each in found)
         return [each for each in found if each is not None]

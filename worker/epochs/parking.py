@@ -92,7 +92,7 @@ class Parking:
             self.parked.append(Parked(item, 0, now, since=now))
 
     def forget_taken(self, before: float) -> None:
-        """Forget the letters that had expired before a time: nobody has them any more."""
+        """Forget the letters that had expired before a time: no host has them any more."""
         for id, (_, expires) in list(self.taken.items()):
             if expires is not None and expires < before:
                 del self.taken[id]

@@ -60,12 +60,12 @@ class LettersAgain:
         for place, again in list(self.waiting.items()):
             task_object = self.worker.epochs.tasks.get(place[0])
             if isinstance(task_object, EpochBoltTask):
-                busy |= self.look(task_object, place, again)
+                busy |= self.follow(task_object, place, again)
             else:
                 del self.waiting[place]  # the task is elsewhere, and so is who finds the letter
         return busy
 
-    def look(self, task: EpochBoltTask, place: tuple[int, str], again: LetterAgain) -> bool:
+    def follow(self, task: EpochBoltTask, place: tuple[int, str], again: LetterAgain) -> bool:
         """Let a task take a letter, or remove the file of one that counts; return whether anything was done."""
         id, parking = again.letter.id, task.parking
         if id in parking.taken:
@@ -92,7 +92,7 @@ class LettersAgain:
                 self.waiting.pop(place, None)
                 return
             try:
-                why = self.take(task, again)
+                why = self.enter(task, again)
             except Exception as error:
                 why = f"its values cannot be used: {failure_text(error)}"
             if why:
@@ -101,7 +101,7 @@ class LettersAgain:
         finally:
             self.asked.discard(place)
 
-    def take(self, task: EpochBoltTask, again: LetterAgain) -> str:
+    def enter(self, task: EpochBoltTask, again: LetterAgain) -> str:
         """Take a letter, or pass it on to its owner; return why it cannot be sent again, or ""."""
         letter = again.letter
         wall = task.epochs.to_wall(task.now())

@@ -194,7 +194,7 @@ class Heartbeat:
             loop.on_new_orders()
         self.stacks.answer(now)
         if self.state_answers is not None:
-            self.state_answers.look(now)
+            self.state_answers.check(now)
         if self.letters is not None:
             self.letters.find_resends()
         began, every = loop.round_began, loop.keep_alive_every

@@ -70,7 +70,7 @@ class StateAnswers:
         done: Callable[[], object],
     ) -> None:
         """`time_of`: turns times of the worker's clock into those of the wall clock. `done`: is called, by any thread, when
-        every task has answered; it lets `look` be called soon."""
+        every task has answered; it lets `check` be called soon."""
         self.directory, self.calls, self.loop, self.time_of, self.done = directory, calls, loop, time_of, done
         self.worker = calls.worker
         self.mark: object = None
@@ -78,7 +78,7 @@ class StateAnswers:
 
     # In the heartbeat's thread.
 
-    def look(self, now: float) -> None:
+    def check(self, now: float) -> None:
         """Take a new question; write an answer that is whole, or has taken too long."""
         mark = worker_files.mark_of(self.directory, worker_files.STATE_QUESTION)
         if mark != self.mark:
@@ -86,7 +86,7 @@ class StateAnswers:
             try:
                 question = worker_files.read_state_question(self.directory)
                 if question is not None:
-                    self.take(question, now)
+                    self.begin(question, now)
             except (BadFile, OSError) as error:
                 _log.warning("a question about the state of this worker cannot be read: %s", error)
         if (asked := self.open) is None:
@@ -100,7 +100,7 @@ class StateAnswers:
         else:
             self.loop.on_new_orders()
 
-    def take(self, question: StateQuestion, now: float) -> None:
+    def begin(self, question: StateQuestion, now: float) -> None:
         """Begin to answer a question."""
         tasks = [task for task in dict(self.worker.tasks).values() if task.spec.id == question.component]
         refusal, keys = "", list[Any]()
@@ -195,7 +195,7 @@ class StateAnswers:
         """Read what a task has for the key, unless a call of it is in the middle."""
         assert isinstance(task, StatefulBoltTask)
         if task.yielded:
-            asked.asked.discard(task.id)  # it is asked again at the next look
+            asked.asked.discard(task.id)  # it is asked again at the next check
             return
         try:
             found = self.read(asked, task)
