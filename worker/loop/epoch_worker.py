@@ -41,7 +41,7 @@ from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.worker import Worker
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
-from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, mark_of
+from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
@@ -388,7 +388,7 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item[:4]
-    mark = mark_of(letter.item)
+    mark, fields = mark_of(letter.item), fields_of(letter.item)
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
     values, as_text = shown_values(row)
@@ -404,7 +404,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=TIMER_FIELDS if source == TIMER else tuple(task.fields_of[source, stream]),
+            fields=TIMER_FIELDS if source == TIMER else tuple(fields or task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

@@ -1,6 +1,7 @@
 """The form in which a tuple or timer waits in its task, and in which it becomes a dead letter.
 
-An item is [component, task, stream, values as one pickle], and a dict with more if there is more to say: `LetterMark`.
+An item is [component, task, stream, values as one pickle], and what else there is to say: a dict (`LetterMark`), or the list of
+the fields that the stream had, of a dead letter (`worker.loop.row_fields`).
 Must not know: when a tuple is tried again, letters' files.
 """
 
@@ -42,7 +43,13 @@ class LetterMark(Struct, frozen=True, omit_defaults=True):
 
 def mark_of(item: Any) -> LetterMark:
     """Return what an item says besides the tuple."""
-    return convert(item[4], LetterMark) if len(item) > 4 else LetterMark()
+    found = [each for each in item[4:] if isinstance(each, dict)]
+    return convert(found[0], LetterMark) if found else LetterMark()
+
+
+def fields_of(item: Any) -> list[str]:
+    """Return the fields that the stream of a dead letter had; none if it does not say them."""
+    return next((each for each in item[4:] if isinstance(each, list | tuple)), [])
 
 
 def item_of(
