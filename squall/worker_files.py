@@ -10,6 +10,8 @@
   end.json        worker -> supervisor: why the worker ended, if it ended by itself
   question.json   supervisor -> worker: asks where the worker's threads are; a number that rises
   stacks.json     worker -> supervisor: the answer, with the number of the question
+  state_question.json  supervisor -> worker: asks what the tasks of a component have for a key, mode 0600
+  state.json      worker -> supervisor: the answer, mode 0600, with the number of the question
   calls.bin       worker -> supervisor: which calls are running (see `squall.running_calls`), once a process has died in one
   death.json      supervisor -> worker: the calls in which the previous process died, if they ended it
   worker.log      the worker's log, rotated
@@ -45,6 +47,7 @@ from squall.cluster.records import JSON, Placement
 from squall.exact_structs import S, build_type_info, read_exactly
 from squall.guarded_files import DamagedFile, read_guarded
 from squall.packages.state_paths import StateStart
+from squall.reports.live_state import StateQuestion, WorkerState
 from squall.reports.stacks import WorkerStacks
 from squall.running_calls import CallAtDeath
 from squall.values import Address, Incarnation, Keys, TaskRow
@@ -59,6 +62,8 @@ COUNTERS: Final = "counters.json"
 END: Final = "end.json"
 QUESTION: Final = "question.json"
 STACKS: Final = "stacks.json"
+STATE_QUESTION: Final = "state_question.json"
+LIVE_STATE: Final = "state.json"
 CALLS: Final = "calls.bin"
 DEATH: Final = "death.json"
 LOG: Final = "worker.log"
@@ -93,6 +98,8 @@ MOST_BYTES: Final[Mapping[str, int]] = {
     COUNTERS: 4 * 1024 * 1024,
     END: 64 * 1024,
     STACKS: 4 * 1024 * 1024,
+    STATE_QUESTION: 1024 * 1024,
+    LIVE_STATE: 16 * 1024 * 1024,
 }
 #: The most bytes of any other file.
 _MOST_OTHER: Final = 64 * 1024
@@ -338,6 +345,20 @@ def read_stacks(directory: Path | str) -> WorkerStacks | None:
         return None if body is None else convert(body, WorkerStacks)
     except Exception as error:
         raise BadFile(f"{directory}/{STACKS}: {error}") from error
+
+
+def read_state_question(directory: Path | str) -> StateQuestion | None:
+    """Return the last question about the state of a worker's tasks."""
+    return _read_struct(directory, STATE_QUESTION, StateQuestion)
+
+
+def read_live_state(directory: Path | str) -> WorkerState | None:
+    """Return the last answer to such a question."""
+    body = read(directory, LIVE_STATE)
+    try:
+        return None if body is None else convert(body, WorkerState)
+    except Exception as error:
+        raise BadFile(f"{directory}/{LIVE_STATE}: {error}") from error
 
 
 def read_death(directory: Path | str) -> Death | None:

@@ -52,6 +52,8 @@ _TALK: Final = (
     worker_files.END,
     worker_files.QUESTION,
     worker_files.STACKS,
+    worker_files.STATE_QUESTION,
+    worker_files.LIVE_STATE,
     worker_files.CALLS,
     worker_files.DEATH,
     PROCESS,

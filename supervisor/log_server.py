@@ -2,7 +2,8 @@
 
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /stacks/<topology id>/<worker>` asks the worker where
-its threads are; `letter_requests` has the requests about dead letters; `GET /health` needs no credentials. Only a Nimbus of
+its threads are; `POST /state/<topology id>/<worker>` with `{"component", "key", "state"}` asks it for the state of a key;
+`letter_requests` has the requests about dead letters; `GET /health` needs no credentials. Only a Nimbus of
 this cluster, known by its key pair, may ask for anything else. The server runs in its own thread and uses only files.
 Must not know: processes, the supervisor's loop.
 """
@@ -14,7 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qs, unquote
 
-from squall.api.answers import LogAnswer, StacksAnswer
+from msgspec import DecodeError, ValidationError, json
+
+from squall.api.answers import LiveStateAnswer, LogAnswer, StacksAnswer
+from squall.api.requests import LiveStateRequest
 from squall.http.admission import PER_ADDRESS
 from squall.http.connections import shows_credentials
 from squall.http.json_app import ReadBody, Refusal, json_app
@@ -27,11 +31,14 @@ from supervisor.directories import Directories
 from supervisor.host_letters import HostLetters
 from supervisor.log_files import SOME, read_piece
 from supervisor.stack_questions import ask_stacks
+from supervisor.state_questions import QuestionsWait, ask_state
 
 #: How many seconds a connection without a request is kept.
 KEEP_SECS: Final = 30
 #: The most connections. A quarter of them is for senders that have shown no credentials.
 MOST_CONNECTIONS: Final = 128
+#: The most bytes of a question about a key.
+MOST_KEY: Final = 256 * 1024
 _MOST_QUERY: Final = 2048
 _NO_ANSWER: Final = (
     "there is nothing at {path}: logs are at /logs/<topology id>/<worker>, dead letters at /letters"
@@ -74,10 +81,12 @@ class LogServer:
 
     def _answer(self, scope: Mapping[str, Any], read: ReadBody) -> object:
         path = scope["raw_path"].decode("latin-1")
-        about_letters = path.startswith("/letters/")
-        if scope["method"] != ("POST" if about_letters else "GET"):
+        about_letters, about_state = path.startswith("/letters/"), path.startswith("/state/")
+        if scope["method"] != ("POST" if about_letters or about_state else "GET"):
             how = (
-                "dead letters are asked for with POST" if about_letters else "logs can only be read: use GET"
+                f"{path.split('/')[1]} is asked for with POST"
+                if about_letters or about_state
+                else "logs can only be read: use GET"
             )
             raise Refusal(405, "MethodNotAllowed", how)
         if path == "/health":
@@ -89,8 +98,15 @@ class LogServer:
         if about_letters and len(parts) == 4 and parts[2]:
             body = read(letter_requests.MOST_BODY)
             return letter_requests.answer(self._letters, unquote(parts[2]), parts[3], body)
-        if len(parts) != 4 or parts[0] or parts[1] not in ("logs", "stacks") or not (parts[2] and parts[3]):
+        if (
+            len(parts) != 4
+            or parts[0]
+            or parts[1] not in ("logs", "stacks", "state")
+            or not (parts[2] and parts[3])
+        ):
             raise Refusal(404, "NoSuchPage", _NO_ANSWER.format(path=repr(path[:80])))
+        if about_state:
+            return self._state(unquote(parts[2]), unquote(parts[3]), read(MOST_KEY))
         if parts[1] == "stacks":
             return self._stacks(unquote(parts[2]), unquote(parts[3]))
         query = _query(scope["query_string"])
@@ -111,13 +127,35 @@ class LogServer:
             worker, _incarnation(directory), found.offset, found.next_offset, found.size, found.text
         )
 
-    def _stacks(self, topology_id: str, worker: str) -> StacksAnswer:
-        """Return where the threads of a worker are; raise `Refusal` if the worker is not here."""
+    def _worker(self, topology_id: str, worker: str) -> Path:
+        """Return the directory of a worker; raise `Refusal` if the worker is not here."""
         directory = self._directories.worker(topology_id, worker)
         if not directory.is_dir():
             raise Refusal(
                 404, "NoSuchWorker", f"worker {worker!r} of {topology_id!r} does not run on this host"
             )
+        return directory
+
+    def _state(self, topology_id: str, worker: str, body: bytes) -> LiveStateAnswer:
+        """Return what the tasks of a worker have for a key; raise `Refusal` if the worker is not here."""
+        directory = self._worker(topology_id, worker)
+        try:
+            asked = json.decode(body, type=LiveStateRequest)
+        except (ValidationError, DecodeError, RecursionError) as error:
+            raise Refusal(400, "BadRequest", f"the request cannot be read: {error}") from None
+        try:
+            found = ask_state(directory, asked.component, asked.key, asked.state)
+        except QuestionsWait as error:
+            raise Refusal(503, "Unavailable", str(error)) from None
+        except OSError as error:
+            raise Refusal(503, "Unavailable", f"the worker cannot be asked: {error}") from None
+        if found is None:
+            return LiveStateAnswer(worker, False)
+        return LiveStateAnswer(worker, True, found.tasks, found.states, found.refusal)
+
+    def _stacks(self, topology_id: str, worker: str) -> StacksAnswer:
+        """Return where the threads of a worker are; raise `Refusal` if the worker is not here."""
+        directory = self._worker(topology_id, worker)
         incarnation = _incarnation(directory)
         try:
             found = ask_stacks(directory)

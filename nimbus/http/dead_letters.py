@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec import Struct, ValidationError, convert, to_builtins
 
 from nimbus.http.views import NoSuchPart, Views
-from nimbus.placement.resending import PassingReason, Recipient, problem_with, recipient_of, spout_tasks
+from nimbus.placement.resending import (
+    PassingReason,
+    Recipient,
+    of_bolt,
+    problem_at_bolt,
+    problem_with,
+    recipient_of,
+    spout_tasks,
+)
 from squall.api import letters
 from squall.cluster.blobs import BadBlob
 from squall.cluster.records import BadRecord, Placement, TopologyRecord
@@ -94,7 +102,14 @@ def sent_again(
     reachable = {each.id for each in views.registry.all_supervisors() if each.url}
     for number, letter in enumerate(found):
         tasks = spout_tasks(record, name, letter.component, placements)
-        why = tasks.why or problem_with(letter, described.get(letter.component))
+        if at_bolt := of_bolt(letter, described):
+            tasks = tasks.only(letter.task)
+        problem = (
+            problem_at_bolt(letter, described)
+            if at_bolt
+            else problem_with(letter, described.get(letter.component))
+        )
+        why = tasks.why or problem
         chosen = why or recipient_of(letter, number, holder, tasks, reachable)
         if isinstance(chosen, Recipient):
             by_task.setdefault(chosen, []).append(letter.id)

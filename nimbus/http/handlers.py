@@ -15,7 +15,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-from msgspec import Struct, convert, structs
+from msgspec import Struct, convert, structs, to_builtins
 
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
@@ -54,6 +54,8 @@ Body = TypeVar("Body")
 ANSWER_SECS: Final = 4.5
 #: The minimum number of seconds that a command gets, however long it took to read its request.
 LEAST_SECS: Final = 1.5
+#: Seconds that a supervisor has for the state of a worker's tasks: see `supervisor.state_questions.PATIENCE`.
+LIVE_SECS: Final = 4.2
 
 
 @dataclass(frozen=True)
@@ -356,6 +358,19 @@ def log(services: Services, call: ApiCall[requests.LogQuery, None]) -> Reply:
 
 def stacks(services: Services, call: Plain) -> Reply:
     return 200, convert(_of_its_supervisor(services, call, "stacks"), answers.StacksAnswer)
+
+
+def live_state(services: Services, call: ApiCall[None, requests.LiveStateRequest]) -> Reply:
+    worker = call.path["worker"]
+    topology_id, record = services.views.supervisor_of(call.path["name"], worker)
+    if not record.url:
+        raise Refused(
+            404, "NotFound", f"supervisor {record.id} on {record.host} does not serve the state of workers"
+        )
+    with closing(services.ask_supervisor(record)) as client:
+        path = f"/state/{at(topology_id, worker)}"
+        found = client.post(path, to_builtins(call.body), repeatable=True, timeout=LIVE_SECS)
+    return 200, convert(found, answers.LiveStateAnswer)
 
 
 def _of_its_supervisor(

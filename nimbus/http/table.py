@@ -198,6 +198,13 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
         {200: answers.StacksAnswer}, errors=(404,),
     ),
     Endpoint(
+        "POST", f"{API}/topologies/{{name}}/workers/{{worker}}/state", handlers.live_state,
+        "What the running tasks of a worker have for a key of a component; asked through its supervisor, for four seconds",
+        {200: answers.LiveStateAnswer},
+        body=JsonBody(requests.LiveStateRequest, lambda body: read(requests.LiveStateRequest, body)), reads=True,
+        errors=(400, 404),
+    ),
+    Endpoint(
         "GET", f"{API}/topologies/{{name}}/dead-letters", dead_letters.letter_hosts,
         "The hosts that may hold dead letters of a topology, which may be gone", {200: letters.LetterHostsAnswer},
         group=DEAD_LETTERS,

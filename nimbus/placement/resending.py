@@ -2,6 +2,7 @@
 
 The spout's component must run, with the stream and the fields of the letter. A task on the host that holds the letter takes it.
 If the component has tasks on other hosts only, the letter moves there, unless its values are pickled: pickles leave no host.
+A letter of a bolt goes to the bolt, first to the task that gave it up: if another one owns its key now, it passes it on.
 Must not know: HTTP, files, values.
 """
 
@@ -32,10 +33,15 @@ class Recipient:
 
 @dataclass(frozen=True)
 class SpoutTasks:
-    """The tasks of a spout that can send letters, by supervisor; or `why` there are none."""
+    """The tasks of a spout, or of a bolt, that can send letters again, by supervisor; or `why` there are none."""
 
     tasks: Mapping[str, Sequence[int]]
     why: str = ""
+
+    def only(self, task: int) -> SpoutTasks:
+        """Return one task alone, if it is among these."""
+        found = {supervisor: [task] for supervisor, tasks in self.tasks.items() if task in tasks}
+        return SpoutTasks(found, self.why) if found else self
 
 
 def spout_tasks(
@@ -45,7 +51,7 @@ def spout_tasks(
     if record is None:
         return SpoutTasks({}, f"there is no topology {name} at the moment: submit it first")
     if record.state.asks not in ("run", "pause"):
-        return SpoutTasks({}, f"{name} is {record.state}, so no spout of it emits")
+        return SpoutTasks({}, f"{name} is {record.state}, so no task of it takes letters")
     own = {task for task, owner, _ in record.tasks if owner == component}
     if not own:
         return SpoutTasks({}, f"{name} has no component {component} any more")
@@ -58,6 +64,27 @@ def spout_tasks(
     if not found:
         return SpoutTasks({}, PassingReason(f"no task of {component} runs at the moment: try again soon"))
     return SpoutTasks(found)
+
+
+def of_bolt(letter: LetterEntry, components: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Return whether a letter is of a bolt, by the components as they are described now."""
+    described = components.get(letter.component)
+    return described is not None and described["kind"] == "bolt" and not letter.message_id
+
+
+def problem_at_bolt(letter: LetterEntry, components: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return why a letter cannot enter its bolt again; "" if it can, as far as descriptions say."""
+    if not letter.codec:
+        return f"its values were not kept: {letter.why_no_values or 'the reason is unknown'}"
+    if not letter.source:  # a timer, or of an earlier release: its task looks
+        return ""
+    read = components[letter.component]["inputs"]
+    if not any((each["source"], each["stream"]) == (letter.source, letter.stream) for each in read):
+        return f"{letter.component} reads no stream {letter.stream!r} of {letter.source} any more"
+    then, now = letter.fields, list(components[letter.source]["outputs"][letter.stream]["fields"])
+    if now == then:
+        return ""
+    return f"the fields of stream {letter.stream!r} of {letter.source} are ({', '.join(now)}) now, and were ({', '.join(then)})"
 
 
 def problem_with(letter: LetterEntry, described: Mapping[str, Any] | None) -> str:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from squall.api.versions import Option, Settings, StandbyVersion
 from squall.epoch_status import EpochStatus
 from squall.reports.events import Event
+from squall.reports.live_state import TaskState
 from squall.reports.stacks import CallStack
 from squall.status import ComponentStatus, DownTask, TaskLoad, UndecidedTuples
 from squall.values import Incarnation, TaskRow
@@ -442,6 +443,18 @@ class StacksAnswer(Struct, frozen=True):
     pid: int | None = None
     stacks: tuple[CallStack, ...] = ()
     more: int = 0
+
+
+class LiveStateAnswer(Struct, frozen=True):
+    """What the running tasks of a worker have for a key. `answered`: false if the worker did not answer within four seconds: it
+    is starting or stopped, or a call holds Python's own lock. `states`: the names of the component's states. `refusal`: why no
+    task can answer, or ""."""
+
+    worker: str
+    answered: bool
+    tasks: tuple[TaskState, ...] = ()
+    states: tuple[str, ...] = ()
+    refusal: str = ""
 
 
 # Files, daemons, machines

@@ -72,7 +72,8 @@ class LetterEntry(Struct, frozen=True, kw_only=True):
     `expires_at`: when the letter is removed (null: never). `acked`: whether a dead-letter bolt acked it. `resent`: how often it
     was sent again; `sent_to`: the task that is sending it again now. `note`: why it could not be sent again. `codec`: how the
     values are kept, `pickle` values are never read outside workers; "": they are not kept, for the reason in
-    `why_no_values`. `target`: the task of a direct emission, or 0. `heir`: of a tuple that was pending at a
+    `why_no_values`. `target`: the task of a direct emission, or 0. `source`: of a
+    letter of a bolt the component that emitted the tuple, "" for a timer. `heir`: of a tuple that was pending at a
     rollback, the version that is to send it, or ""."""
 
     id: str
@@ -94,6 +95,7 @@ class LetterEntry(Struct, frozen=True, kw_only=True):
     resent: int = 0
     sent_to: int | None = None
     target: int = 0
+    source: str = ""
     note: str = ""
     codec: str = ""
     why_no_values: str = ""

@@ -167,3 +167,17 @@ class ReportsRequest(Struct, frozen=True, forbid_unknown_fields=True):
         list[ReportRow], Meta(description="The reports of workers, with the names of their topologies.")
     ] = []
     counters: Annotated[list[CountersRow], Meta(description="The counters of workers.")] = []
+
+
+class LiveStateRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A key of a component, of which the running tasks show the state."""
+
+    component: Annotated[str, Meta(description="The component.")]
+    key: Annotated[
+        str,
+        Meta(
+            max_length=65_536,
+            description="The key as JSON, in the form in which `squall state export` writes keys.",
+        ),
+    ]
+    state: Annotated[str, Meta(description="Only this state, or the timers of this name; empty: all.")] = ""

@@ -38,7 +38,7 @@ class DeadLetter:
     emitted or sent again. attempts: all of them. emitted_at, given_up_at: of the first emission, and of the last time that the
     tuple was given up, in seconds since 1970 (simulated: of the cluster's clock). expires_at: when it is removed (None: never).
     acked: whether a dead-letter bolt acked it. resent: how often it was sent again. target: the task of a direct emission, else
-    0.
+    0. source: the component that emitted the tuple, of a letter of a bolt; "" for a timer, and for a letter of a spout.
     note: why it could not be sent again.
     heir: if it was pending when its version was rolled back: the version (id) that has the name again, and sends it; "" once it
     could not, and for any other letter.
@@ -63,6 +63,7 @@ class DeadLetter:
     acked: bool = False
     resent: int = 0
     target: int = 0
+    source: str = ""
     note: str = ""
     heir: str = ""
     codec: str = ""

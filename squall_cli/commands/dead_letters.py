@@ -1,4 +1,4 @@
-"""`squall dead-letters NAME ACTION`: the tuples that a topology's spouts gave up: list, show, export, send again, drop.
+"""`squall dead-letters NAME ACTION`: the tuples that a topology's tasks gave up: list, show, export, send again, drop.
 
 An action applies to the letters that were there when it began.
 Must not know: HTTP, where supervisors keep letters.
@@ -63,9 +63,9 @@ def reason_of(letter: LetterEntry) -> str:
 @completion.name_argument
 @click.pass_context
 def dead_letters(ctx: click.Context, name: str) -> None:
-    """Show the tuples that a topology's spouts gave up; send them again, or drop them.
+    """Show the tuples that a topology's spouts and bolts gave up; send them again, or drop them.
 
-    A dead letter stays on the host whose spout task gave it up, also after the topology was killed or replaced. It goes when it
+    A dead letter stays on the host whose task gave it up, also after the topology was killed or replaced. It goes when it
     is sent again and acked, when it is dropped, and after topology.dead.letters.days. A host that cannot be asked is named on
     stderr.
 
@@ -141,8 +141,10 @@ def lines_of_letter(held: HeldLetter) -> list[Line]:
     facts = {
         "id": letter.id,
         "host": f"{held.host.host} (supervisor {held.host.supervisor})",
-        "spout": f"task {letter.task} of {letter.component}, in {letter.topology_id}",
-        "stream": letter.stream + (f", directly to task {letter.target}" if letter.target else ""),
+        "task": f"task {letter.task} of {letter.component}, in {letter.topology_id}",
+        "stream": letter.stream
+        + (f" of {letter.source}" if letter.source else "")
+        + (f", directly to task {letter.target}" if letter.target else ""),
         "message id": letter.message_id,
         "emitted": moment(letter.emitted_at),
         "given up": moment(letter.given_up_at),
@@ -171,7 +173,7 @@ def choice(command: Command) -> Command:
     component = click.option(
         "--component",
         metavar="ID",
-        help="The dead letters of this spout.",
+        help="The dead letters of this component.",
         shell_complete=completion.components,
     )
     ids = click.argument("ids", metavar="[ID]...", nargs=-1)
@@ -209,6 +211,8 @@ def resend(
     name: str, cluster: ClusterOptions, ids: tuple[str, ...], everything: bool, component: str | None
 ) -> None:
     """Send dead letters again: their spout emits them as new tuples, with attempts of their own.
+
+    A letter of a bolt (of a topology with topology.state.path) enters that bolt instead, and counts once.
 
     A letter is removed when its tree is acked; if it fails again, it is a dead letter again. The spout's ack and fail are not
     called for it. A letter that cannot be sent again stays, and the reason is printed. Exit status 1 if a letter could not be

@@ -1,6 +1,7 @@
 """`squall state ACTION PATH`: what a topology has committed to the folder of its state: list, get, export.
 
-The commands read files, of this host or of HDFS, and ask no cluster, so they work while the topology runs and when it does not.
+The commands read files, of this host or of HDFS, so they work while the topology runs and when it does not. `get` with the name
+of a topology asks the running task instead (`state_live`).
 They import no code of the topology, except the classes of pickled keys and values, if this Python has them.
 Must not know: the format of logs and snapshots.
 """
@@ -17,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from squall_cli.cluster.cluster_client import echo_json, json_option
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json, json_option
+from squall_cli.commands import completion
 from squall_cli.commands.state_drop import drop
 from squall_cli.options.kinds import Whole, files, folders
-from squall_cli.options.state_path import state_path, topology_folder, webhdfs_option
+from squall_cli.options.state_path import state_path, state_place, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
-from squall_cli.terminal.lines import echo
+from squall_cli.terminal.lines import echo, harmless
 from squall_cli.terminal.tables import Cell, TableColumn, bad_when_some, show, table_of
 from topology_api.errors import SquallError
 
@@ -195,38 +197,77 @@ def list_epochs(path: str, epoch: int | None, webhdfs: str | None, as_json: bool
 
 
 @state.command("get")
-@path_argument
+@click.argument("place", metavar="NAME|PATH", shell_complete=completion.topologies)
 @click.argument("component", metavar="COMPONENT")
-@click.argument("key", metavar="KEY")
+@click.argument("key", metavar="KEY...", nargs=-1, required=True)
+@click.option(
+    "--state", "only", metavar="STATE", default="", help="Only this state, or the timers of this name."
+)
 @epoch_option
 @webhdfs_option
-@json_option
+@cluster_options
 def get_key(
-    path: str, component: str, key: str, epoch: int | None, webhdfs: str | None, as_json: bool
+    cluster: ClusterOptions,
+    place: str,
+    component: str,
+    key: tuple[str, ...],
+    only: str,
+    epoch: int | None,
+    webhdfs: str | None,
 ) -> None:
-    """Show the states and timers of one key of a component.
+    """Show the states and timers of one key of a component, of the task that runs or in a commit.
+
+    With NAME, the running task that has the key is asked, so what you see may not be committed yet. With NAME and --epoch, or
+    with PATH, the topology's folder is read; PATH without --epoch is the newest commit.
 
     KEY is a JSON value, such as 7, null or ["a", 1]; a text that is no JSON is a text. Write a key as `squall state export`
-    writes it. Exit status 1 if the key has no state, or a snapshot is damaged.
+    writes it; for a key of several fields you may also give a KEY for each. Exit status 1 if the key has no state, a task or a
+    host could not be asked, or a snapshot is damaged.
 
     \b
     Examples:
-      squall state get /var/lib/squall-state/word-count count squall
-      squall state get /var/lib/squall-state/sensors quiet '["hall", 7]' --json
-      squall state get /var/lib/squall-state/sensors quiet '"7"' --epoch 17
+      squall state get word-count count squall
+      squall state get sensors quiet hall 7 --json
+      squall state get sensors quiet '["hall", 7]' --epoch 17
+      squall state get /var/lib/squall-state/sensors quiet '"7"'
     """
-    wanted = key_of(key)
-    content = content_at(path, webhdfs, epoch, component)
-    found = list(rows_in(content, lambda form: bool(form == wanted)))
+    from squall_cli.commands.state_drop import named
+    from squall_cli.commands.state_live import show_live
+
+    typed = [key_of(each) for each in key]
+    wanted = typed[0] if len(typed) == 1 else typed
+    if "/" in place:
+        content = content_at(state_place(place), webhdfs, epoch, component)
+    elif epoch is None:
+        show_live(cluster, place, component, wanted, only)
+        return
+    else:
+        folder = named(cluster, place, webhdfs).folder
+        content = content_at(str(folder), folder.webhdfs, epoch, component)
+    show_committed(content, component, wanted, only, cluster.as_json)
+
+
+def show_committed(content: EpochContent, component: str, wanted: Any, only: str, as_json: bool) -> None:
+    """Print what a key has in an epoch. Raises `SquallError` if it has nothing."""
+    found = [
+        each for each in rows_in(content, lambda form: bool(form == wanted)) if only in ("", each.row.state)
+    ]
     if as_json and (found or content.damaged):
-        echo_json({"epoch": content.epoch.record.epoch, "rows": [each.shown for each in found]})
+        echo_json(
+            {"epoch": content.epoch.record.epoch, "live": False, "rows": [each.shown for each in found]}
+        )
     elif found:
         echo(f"{json.dumps(wanted, ensure_ascii=False)} in {component}, {content.name}:")
-        untimed = () if any(each.row.written for each in found) else ("WRITTEN", "EXPIRES")
-        show(table_of(ROWS, found).without(untimed), sys.stdout)
+        show_rows(found)
     check_undamaged(content)
     if not found:
-        raise SquallError(no_such_key(content, component, wanted))
+        raise SquallError(no_such_key(content, component, wanted, only))
+
+
+def show_rows(found: list[StateRow]) -> None:
+    """Print the rows of a key."""
+    untimed = () if any(each.row.written for each in found) else ("WRITTEN", "EXPIRES")
+    show(table_of(ROWS, found).without(untimed), sys.stdout)
 
 
 @state.command("export")
@@ -324,7 +365,7 @@ def key_of(given: str) -> Any:
         return given
 
 
-def no_such_key(content: EpochContent, component: str, wanted: Any) -> str:
+def no_such_key(content: EpochContent, component: str, wanted: Any, only: str = "") -> str:
     """Return the error for a key without state. It names a few keys that have some: first those that look the same."""
     from worker.state.saved_rows import forms_of_keys
 
@@ -340,8 +381,9 @@ def no_such_key(content: EpochContent, component: str, wanted: Any) -> str:
                 others[shown] = None
     keys = [cropped_inside(each, WIDEST) for each in [*alike, *others][:MOST_KEYS]]
     there = f"some keys that have: {', '.join(keys)}" if keys else "no key has any"
+    what = f"state {harmless(only)!r}" if only else "state"
     return (
-        f"{component} has no state for the key {json.dumps(wanted, ensure_ascii=False)} in epoch "
+        f"{component} has no {what} for the key {json.dumps(wanted, ensure_ascii=False)} in epoch "
         f"{content.epoch.record.epoch}; {there}"
     )
 

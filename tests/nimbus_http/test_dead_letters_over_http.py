@@ -132,6 +132,23 @@ def test_a_record_of_letters_that_have_expired_is_not_shown(there: There) -> Non
     assert "host-s3" not in there.run("list").output
 
 
+def test_a_letter_of_a_bolt_is_handed_to_its_task_if_the_bolt_still_reads_its_stream(there: There) -> None:
+    there.submit()
+    of_count: dict[str, object] = {"component": "count", "task": 2, "message_id": "", "source": "lines"}
+    there.one.give(1, **of_count)
+    there.one.give(2, **{**of_count, "task": 77})  # it is gone: another one looks who owns the key
+    there.one.give(3, stream="gone", **of_count)
+    there.one.give(4, fields=("other",), **of_count)
+    there.one.give(
+        5, stream="", fields=("key", "timer", "time"), row=("a", "late", 1.0), **{**of_count, "source": ""}
+    )
+    done = there.run("resend --all")
+    tasks = {id: task for task, id in there.one.waiting}
+    assert tasks.keys() == {id_of(1), id_of(2), id_of(5)} and tasks[id_of(1)] == tasks[id_of(5)] == 2
+    assert f"not sent again: {id_of(3)}: count reads no stream 'gone' of lines any more" in done.stderr
+    assert "the fields of stream 'default' of lines are (line) now, and were (other)" in done.stderr
+
+
 def test_a_letter_is_handed_to_a_task_of_the_spout_on_its_host(there: There) -> None:
     there.submit()
     there.one.give(1)

@@ -309,6 +309,18 @@ SUBMITTING: Final = (
 )
 
 COMMANDS: Final = (
+    Bound(
+        "If the task is in a call that runs longer than two seconds",
+        2,
+        "worker.process.state_answers:PATIENCE",
+        "local_cluster/test_live_state.py::test_a_task_in_a_long_call_is_named_after_a_bounded_wait",
+    ),
+    Bound(
+        "Of a list or map the first 1,000 parts are shown",
+        1000,
+        "worker.state.live:MOST_PARTS",
+        "local_cluster/test_live_state.py::test_large_states_are_bounded_and_say_what_is_left_out",
+    ),
     Bound("If a Nimbus does not answer within 5 s", 5, "squall_cli.cluster.cluster_client:ANSWER_SECS",
           "squall/test_silent_servers.py::test_a_silent_server_is_asked_last_from_then_on"),
     Bound("tries again for up to 30 s", 30, "squall_cli.cluster.waiting:TAKEOVER_SECS",

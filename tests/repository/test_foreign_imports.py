@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "worker/epochs/",
         "worker/loop/epoch_outside.py",
         "worker/tasks/epoch_spout.py",
+        "worker/tasks/parked_tuples.py",
         "squall_io/spark/",
         "squall/",
         "nimbus/",

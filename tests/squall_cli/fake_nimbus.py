@@ -113,7 +113,7 @@ class FakeNimbus:
         self.refusal: Refusal | None = None
         #: The refusals of the next commands, in order.
         self.refused_changes: list[Refusal] = []
-        #: The answers to a GET of these paths instead.
+        #: The answers to a GET of these paths, or a question about the state of a task, instead; or refusals.
         self.answers: dict[str, Any] = {}
 
     def put(self, *topologies: dict[str, Any]) -> None:
@@ -131,7 +131,9 @@ class FakeNimbus:
             raise self.refusal
         if method != "GET" and self.refused_changes:
             raise self.refused_changes.pop(0)
-        if method == "GET" and path in self.answers:
+        if path in self.answers and (method == "GET" or path.endswith("/state")):
+            if isinstance(self.answers[path], Refusal):
+                raise self.answers[path]
             return self.answers[path]
         first, *rest = path.split("/")
         names = [unquote(each) for each in rest]

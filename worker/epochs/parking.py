@@ -15,6 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from squall.dead_letters.letter import clean
 from topology_api import Replay
 from worker.tracking.replay_policy import replay_delay
 
@@ -56,6 +57,9 @@ class Parking:
         self.unkept = 0
         #: The letters of the open epoch.
         self.letters: list[tuple[Any, str, int]] = []
+        #: The letters that were sent again to this task, by id, so that none counts twice although its file may be found once
+        #: more: the epoch in which it counts (None: the open one), and when the letter expires by the wall clock.
+        self.taken: dict[str, tuple[int | None, float | None]] = {}
 
     @property
     def full(self) -> bool:
@@ -79,7 +83,24 @@ class Parking:
 
     def give_up(self, parked: Parked, failure: str) -> None:
         """A tuple or timer becomes a dead letter."""
-        self.letters.append((parked.item, failure, parked.attempts))
+        self.letters.append((parked.item, clean(failure), parked.attempts))
+
+    def take_again(self, id: str, expires: float | None, item: Any, now: float) -> None:
+        """A letter is sent again: it is tried at once, with attempts of its own. `item`: None if it is a timer."""
+        self.taken[id] = None, expires
+        if item is not None:
+            self.parked.append(Parked(item, 0, now, since=now))
+
+    def forget_taken(self, before: float) -> None:
+        """Forget the letters that had expired before a time: no host has them any more."""
+        for id, (_, expires) in list(self.taken.items()):
+            if expires is not None and expires < before:
+                del self.taken[id]
+
+    def counts(self, id: str, committed: int) -> bool:
+        """Return whether a letter that was taken is part of a commit."""
+        epoch = self.taken[id][0]
+        return epoch is not None and epoch <= committed
 
     def due(self, now: float) -> Parked | None:
         """Remove and return a tuple or timer to try now. If the try fails, pass it to `failed`."""
@@ -99,13 +120,20 @@ class Parking:
             for number, (item, failure, attempts) in enumerate(self.letters)
         ]
         self.letters = []
+        self.taken = {id: (epoch if at is None else at, expires) for id, (at, expires) in self.taken.items()}
         return letters
 
     def content(self, now: float) -> list[tuple[Any, int, float]]:
         """Return what a snapshot keeps. Clocks of processes differ, so it keeps the seconds that are left."""
         return [(parked.item, parked.attempts, max(0.0, parked.due - now)) for parked in self.parked]
 
-    def restore(self, content: Iterable[tuple[Any, int, float]], now: float) -> None:
+    def restore(
+        self,
+        content: Iterable[tuple[Any, int, float]],
+        now: float,
+        taken: Iterable[tuple[str, float | None]] = (),
+    ) -> None:
         """Return to a snapshot."""
+        self.taken = {id: (0, expires) for id, expires in taken}
         self.parked = [Parked(item, attempts, now + left, attempts, now) for item, attempts, left in content]
         self.letters = []

@@ -266,7 +266,8 @@ class Participant:
         found = list(snapshots)
         snapshot = merge(found) if found else None
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
-        self.parking.restore(snapshot.parked if snapshot is not None else (), now)
+        taken = snapshot.resent if snapshot is not None else ()
+        self.parking.restore(snapshot.parked if snapshot is not None else (), now, taken)
         self.after_commit.restore(snapshot.outcomes if snapshot is not None else (), self.epoch)
         self.showing.restore()
         if snapshot is not None and (self.new or self.emissions.rewindable):
@@ -327,6 +328,7 @@ class Participant:
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
         content.parked = [*content.parked, *self.parking.content(now)]
+        content.resent = [(id, expires) for id, (_, expires) in self.parking.taken.items()]
         content.again = self.emissions.content()
         letters = self.parking.close(epoch)
         if letters:

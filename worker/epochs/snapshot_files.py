@@ -59,6 +59,8 @@ class TaskSnapshot(Struct):
     held: list[Any] = []
     #: (tuple or timer, failures, seconds until it is tried again).
     parked: list[tuple[Any, int, float]] = []
+    #: (id, when it expires) of the dead letters that were sent again to this task.
+    resent: list[tuple[str, float | None]] = []
     #: A spout's position, and values of a spout that cannot rewind, which it must emit again.
     position: Any = None
     again: list[tuple[Any, Any]] = []

@@ -35,11 +35,13 @@ from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
+from worker.loop.letters_again import LettersAgain
 from worker.loop.plan import WorkerPlan
 from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import TIMER, TIMER_FIELDS, EpochBoltTask
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
 
@@ -67,6 +69,7 @@ class EpochWorker(Worker):
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
         self.telling = EpochTelling(self)
+        self.again = LettersAgain(self)
         #: Why the next coordinator here begins.
         self.lead_reason = f"worker {self.name}, which coordinates the epochs, was started"
         self.peers = EpochPeers.of(self.peers, self)
@@ -221,6 +224,8 @@ class EpochWorker(Worker):
         busy |= self.mail.run_due(now)
         if self.epochs.running:
             busy |= self.epochs.step(now)
+            if self.again.found or self.again.waiting:
+                busy |= self.again.step()
             if self.draining and self.lead is not None and super().drained:
                 self.lead.stop_for_change()
             busy |= super().step()
@@ -382,10 +387,12 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
-    source, _, stream, packed, *fields = letter.item
+    source, _, stream, packed = letter.item[:4]
+    mark, fields = mark_of(letter.item), fields_of(letter.item)
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
     values, as_text = shown_values(row)
+    as_text = tuple(sorted({*as_text, *mark.texts}))
     context = task.context
     failure = Failure("failed", task.spec.id, task.id, letter.failure, letter.attempts)
     return GivenUp(
@@ -397,15 +404,16 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=TIMER_FIELDS
-            if source == TIMER
-            else tuple(fields[0] if fields else task.fields_of[source, stream]),
+            fields=TIMER_FIELDS if source == TIMER else tuple(fields or task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,
-            attempts=letter.attempts,
-            emitted_at=now,
+            attempts=mark.attempts + letter.attempts,
+            emitted_at=mark.emitted_at or now,
             given_up_at=now,
+            resent=mark.resent,
+            source=source,
+            why_no_values=mark.unkept,
         ),
         row,
     )

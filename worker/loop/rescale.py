@@ -119,10 +119,11 @@ class Rescale:
         made.parts = share.parts([each.parts for each in snapshots])
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
+        made.resent = list(dict.fromkeys((id, expires) for each in snapshots for id, expires in each.resent))
         keys = self.input_keys(component)
         for each in snapshots:
             for parked in each.parked:
-                source, _, stream, packed = parked[0]
+                source, _, stream, packed = parked[0][:4]
                 positions = keys.get((source, stream))
                 if positions is None:
                     mine = each in own

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from topology_api import StateError, Topology
 from topology_api.packing import dumps_by_value
@@ -26,12 +26,11 @@ from worker.epochs.after_commit import LETTERS, EpochOutcome
 from worker.epochs.records import component_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.tasks.fitting import ANOTHER_PATH
+from worker.tasks.parked_tuples import fields_of
 
 #: (component, stream) -> the names of its fields.
 FieldsOf = Mapping[tuple[str, str], tuple[str, ...]]
 Row = tuple[Any, ...]
-#: The parts of a dead letter that does not say its fields: component, task, stream, row.
-PARTS: Final = 4
 
 
 def streams_of(topology: Topology, component: str) -> dict[tuple[str, str], tuple[str, ...]]:
@@ -106,11 +105,11 @@ class RowsOfNow:
 
     def parked(self, item: list[Any]) -> list[Any]:
         """Return a parked tuple: component, task, stream, its row."""
-        component, task, stream, packed = item
+        component, task, stream, packed, *more = item
         made = self.change(component, stream)
-        return (
-            item if made is None else [component, task, stream, dumps_by_value(made(pickle.loads(packed)), 5)]
-        )
+        if made is None:
+            return item
+        return [component, task, stream, dumps_by_value(made(pickle.loads(packed)), 5), *more]
 
     def again(self, own: str, packed: bytes) -> bytes:
         """Return what a spout emits again."""
@@ -128,7 +127,7 @@ class RowsOfNow:
         for letter in outcome.value:
             item = letter["item"]
             names = self.changed.get((item[0], item[2]))
-            if names is not None and len(item) == PARTS:
+            if names is not None and not fields_of(item):
                 letter = {**letter, "item": [*item, list(names)]}
             letters.append(letter)
         return EpochOutcome(outcome.epoch, outcome.index, outcome.kind, letters)

@@ -32,9 +32,10 @@ from squall.transport.frames import KeepAlive
 from squall.transport.link import LocalWorker
 from squall.transport.wire import Streams
 from squall.values import Incarnation
+from squall.worker_files import Orders
 from topology_api import SquallError
 from topology_api.options import port_range
-from worker.loop.epoch_worker import worker_class
+from worker.loop.epoch_worker import EpochWorker, worker_class
 from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
@@ -48,6 +49,7 @@ from worker.process.letter_files import Letters
 from worker.process.logs import open_log
 from worker.process.process_load import memory_reader
 from worker.process.startup import begin, plan_of
+from worker.process.state_answers import StateAnswers
 from worker.tasks.runners import AsyncThread
 
 _log = logging.getLogger(__name__)
@@ -182,11 +184,20 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
     daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
     worker.environment.time_of = daemon.wall_clock.time_of
+    answers = StateAnswers(directory, calls, daemon, daemon.wall_clock.time_of, daemon.heartbeat.woken.set)
+    daemon.state_answers = daemon.heartbeat.state_answers = answers
     if root := os.environ.get(worker_files.LETTERS):
         letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
         worker.environment.letters = letters.keeper_of
         daemon.heartbeat.letters = letters
+        if isinstance(worker, EpochWorker):
+            worker.again.is_here = lambda task: supervisor_of(daemon.orders, task) == orders.supervisor
     return daemon
+
+
+def supervisor_of(orders: Orders, task: int) -> str | None:
+    """Return the supervisor whose worker runs a task; None: none does."""
+    return next((each.supervisor for each in orders.placements if task in each.tasks), None)
 
 
 def end_runs(worker: Worker) -> None:

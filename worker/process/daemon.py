@@ -49,6 +49,7 @@ from worker.process.last_calls import LastCalls
 from worker.process.lease import Lease
 from worker.process.process_load import ProcessMeter
 from worker.process.startup import find_orders, orders_topology, own_place, peers_of, plan_of
+from worker.process.state_answers import StateAnswers
 from worker.process.wall_clock import WallClock, with_wall_clock
 
 _log = logging.getLogger(__name__)
@@ -100,6 +101,8 @@ class Daemon:
     heartbeat: Heartbeat = field(init=False)
     #: None in simulations, where no call ends a process.
     last_calls: LastCalls | None = None
+    #: None in simulations.
+    state_answers: StateAnswers | None = None
     #: What the last orders ask the worker to do.
     asked: str = "pause"
     orders_due: bool = False
@@ -184,6 +187,8 @@ class Daemon:
         if self.orders_due:
             self.orders_due = False
             self.read_orders()
+            if self.state_answers is not None:
+                self.state_answers.ask_tasks()
         if self.leaves:
             self.leave()
         worker, exchange = self.worker, self.exchange

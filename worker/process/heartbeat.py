@@ -32,6 +32,7 @@ from worker.process.letter_files import Letters
 from worker.process.long_calls import LongCalls, tuples_of_call
 from worker.process.memory_limit import MemoryLimit
 from worker.process.stacks import StackAnswers
+from worker.process.state_answers import StateAnswers
 from worker.tasks.task import Task
 
 _log = logging.getLogger(__name__)
@@ -118,6 +119,8 @@ class Heartbeat:
     #: Leaves behind the call with which the process is about to end.
     leave_hung_call: Callable[[Task, list[Tuple]], None] | None = None
 
+    #: Answers questions about the state of the tasks here; None in simulations.
+    state_answers: StateAnswers | None = None
     #: The dead letters of this process; None: they are in memory.
     letters: Letters | None = None
 
@@ -190,6 +193,8 @@ class Heartbeat:
             self.orders_file = mark
             loop.on_new_orders()
         self.stacks.answer(now)
+        if self.state_answers is not None:
+            self.state_answers.check(now)
         if self.letters is not None:
             self.letters.find_resends()
         began, every = loop.round_began, loop.keep_alive_every

@@ -19,10 +19,14 @@ from typing import Any, Final
 
 from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, values_of, with_values
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
+from squall.dead_letters.letter import DeadLetter
 from topology_api.errors import SquallError
+from worker.loop.epoch_worker import EpochWorker
+from worker.loop.letters_again import LetterAgain
 from worker.loop.worker import Worker
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.spout import SpoutTask
+from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp, NotKept
 
 _log = logging.getLogger(__name__)
@@ -37,8 +41,8 @@ _TICK_SECS: Final = 2.0
 
 #: Why a letter of a bolt is not sent again.
 NOT_AGAIN: Final = (
-    "it failed in a bolt of a topology with topology.state.path: the bolts before have counted it, so it cannot be sent again "
-    "from its spout; sending it to its bolt is not supported in this release"
+    "it failed in a bolt of a topology with topology.state.path, and this version has none: the bolts before it have counted "
+    "it, so it can only be sent again to its bolt"
 )
 
 
@@ -72,7 +76,7 @@ class LetterFiles:
         until = None if self.keep_secs is None else now + self.keep_secs
         done = 0
         letters = [
-            self._within(with_values(replace(each.letter, expires_at=until), each.row)) for each in given_up
+            self._within(kept_letter(replace(each.letter, expires_at=until), each.row)) for each in given_up
         ]
         try:
             fitting = self._fitting(letters)
@@ -153,7 +157,25 @@ class LetterFiles:
         except (OSError, SquallError) as error:  # the letter is sent once more
             _log.warning("dead letter %s was sent again, and cannot be removed: %s", id, error)
 
-    def withdraw(self, id: str, why: str) -> None:
+    def known_again(self, id: str) -> bool:
+        """See `LetterKeeper`."""
+        return self.folder.read_resend(self.task, id) is not None
+
+    def pass_on(self, id: str, task: int) -> bool:
+        """See `LetterKeeper`."""
+        kept = self.folder.read_resend(self.task, id)
+        if kept is None:
+            return False
+        try:
+            with self.folder.locked():  # it has two files for a moment, of which the tasks take one
+                self.folder.add_resend(task, kept)
+                self.folder.remove_resend(self.task, id)
+        except (OSError, SquallError) as error:
+            _log.warning("dead letter %s cannot be passed on to task %d: %s", id, task, error)
+            return False
+        return True
+
+    def withdraw(self, id: str, why: str, task: int = 0) -> None:
         """See `LetterKeeper`."""
         if not why:
             return  # the next process of this task sends it again
@@ -162,11 +184,16 @@ class LetterFiles:
             return
         try:
             with self.folder.locked():  # an operator may send it again at this moment
-                back = replace(kept.letter, note=why, heir="")
+                back = replace(kept.letter, note=why, heir="", task=task or kept.letter.task)
                 self.folder.add([replace(kept, letter=back)], self.wall_clock())
                 self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             _log.warning("dead letter %s cannot be put back: %s", id, error)
+
+
+def kept_letter(letter: DeadLetter, row: tuple[Any, ...]) -> KeptLetter:
+    """Return a letter with its values, unless it says why it cannot have them."""
+    return KeptLetter(letter) if letter.why_no_values else with_values(letter, row)
 
 
 def parts_of(letters: Sequence[KeptLetter]) -> Iterator[list[KeptLetter]]:
@@ -218,8 +245,8 @@ class Letters:
         self.keep_secs = None if days is None else float(days) * _DAY_SECS
         self.time_of, self.wake = time_of, wake
         self.mark: object = None
-        #: The spout tasks at the last look. A task may come to a running worker, and the letters of its folder with it.
-        self.tasks: dict[int, SpoutTask] = {}
+        #: The tasks at the last look. A task may come to a running worker, and the letters of its folder with it.
+        self.tasks: dict[int, Task] = {}
         #: The letters that were handed to a task and still have their file: task, id, stamp of the file.
         self.handed: set[tuple[int, str, tuple[int, int]]] = set()
 
@@ -235,7 +262,10 @@ class Letters:
             self.mark, self.tasks, self.handed = None, {}, set()
             return
         mark = stat.st_ino, stat.st_mtime_ns
-        tasks = {id: task for id, task in dict(self.worker.tasks).items() if isinstance(task, SpoutTask)}
+        every = dict(self.worker.tasks)
+        tasks: dict[int, Task] = {
+            id: task for id, task in every.items() if isinstance(task, SpoutTask | EpochBoltTask)
+        }
         if mark == self.mark and tasks == self.tasks:
             return
         if not all(task.opened for task in tasks.values()):
@@ -246,14 +276,18 @@ class Letters:
         there = {(task, id, file.stamp) for task, id, file in self.folder.resends() if task in tasks}
         new = there - {each for each in self.handed if tasks.get(each[0]) is before.get(each[0])}
         self.handed = there
-        bolts = {id for id, task in dict(self.worker.tasks).items() if isinstance(task, EpochBoltTask)}
         for task, id, _ in self.folder.resends():
-            if task in bolts:
+            if task in every and task not in tasks:
                 self.keeper_of(task).withdraw(id, NOT_AGAIN)
         for task, id, _ in sorted(new):
-            kept = self.folder.read_resend(task, id)
-            if kept is not None:
-                tasks[task].letters.to_resend.append((kept.letter, partial(row_of, kept)))
+            kept, sender = self.folder.read_resend(task, id), tasks[task]
+            if kept is None:
+                continue
+            if isinstance(sender, SpoutTask):
+                sender.letters.to_resend.append((kept.letter, partial(row_of, kept)))
+            else:
+                assert isinstance(self.worker, EpochWorker)
+                self.worker.again.found.append((task, LetterAgain(kept.letter, partial(row_of, kept))))
         if new:
             self.wake()
 

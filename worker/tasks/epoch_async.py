@@ -18,8 +18,9 @@ from worker.state.table import NONE
 from worker.tasks.async_bolt import AsyncBoltTask, AsyncCall, Recorder
 from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import NOTHING
-from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch, batch_of
+from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch
 from worker.tasks.keeping import KeepingTask
+from worker.tasks.parked_tuples import batch_of
 from worker.tasks.runners import Calls, canceller
 
 

@@ -21,8 +21,8 @@ from worker.state.table import NONE
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import make_tuple, trees_of
 from worker.tasks.emitter import NOTHING, short
-from worker.tasks.epoch_bolt import batch_of
 from worker.tasks.keeping import KeepingTask
+from worker.tasks.parked_tuples import batch_of
 
 
 class EpochBatchTask(BatchBoltTask, KeepingTask):

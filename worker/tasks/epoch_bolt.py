@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
@@ -35,12 +35,9 @@ from worker.state.timers import Due, KeyTimers
 from worker.tasks.bolt import BoltTask
 from worker.tasks.emitter import Emitter
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
+from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
 from worker.tasks.snapshot_slices import SnapshotSlices, load_contents
 from worker.tasks.stateful_bolt import StatefulBoltTask
-
-#: What is the component and the stream of a timer that is a dead letter, and the names of its values.
-TIMER: Final = ""
-TIMER_FIELDS: Final = ("key", "timer", "time")
 
 
 def not_kept(where: str, what: str, error: Exception) -> StateError:
@@ -363,6 +360,12 @@ class EpochBoltTask(StatefulBoltTask):
         """Let a tuple wait for its next try, or make it a dead letter."""
         now, parking, text = self.now(), self.parking, failure.error or ""
         parked = self.failures_of(tup) or new_parked(self, tup)
+        if unkept := mark_of(parked.item).unkept:
+            self.report(
+                self.method, StateError(f"{unkept}; the tuple is not tried again, and is a dead letter")
+            )
+            parking.give_up(Parked(parked.item, 1, now), text)
+            return
         most = self.epochs.give_up_secs
         if most is not None and self.waits_for_stores and parked.tries and now - parked.since >= most:
             parking.give_up(parked, text)
@@ -402,9 +405,10 @@ class EpochBoltTask(StatefulBoltTask):
         del self.retried[timer]
         self.timers.cancel(*timer)
         try:
-            values = dumps_by_value((original(due.key), due.name, self.epochs.to_wall(failed[1])), 5)
+            row = original(due.key), due.name, self.epochs.to_wall(failed[1])
             text = self.reports[-1].text if self.reports else ""
-            self.parking.give_up(Parked([TIMER, 0, TIMER, values], failures, 0.0), text)
+            item = item_of(TIMER, 0, TIMER, row, TIMER_FIELDS, self.emitter.where())
+            self.parking.give_up(Parked(item, failures, 0.0), text)
         except Exception as error:
             self.cannot_keep(error)
 
@@ -478,18 +482,3 @@ def again_batch(
             f"other fields now ({', '.join(fields)}): {ANOTHER_PATH}"
         )
     return AgainBatch(Source(component, source, stream, fields), task.id, rows, awaited)
-
-
-def batch_of(task: EpochBoltTask, parked: Parked) -> Batch:
-    """Return a parked tuple as a batch. It is in no tree: parking has settled its edge."""
-    component, source, stream, values = parked.item
-    where = Source(component, source, stream, task.fields_of[component, stream])
-    return Batch(where, task.id, [pickle.loads(values)], [UNTRACKED], [UNTRACKED], NO_MORE)
-
-
-def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
-    """Return a tuple that has no failures yet, as it is parked."""
-    now, source = task.now(), tup._source
-    values = dumps_by_value(tuple(tup._values), 5)
-    item = [source.component, source.task, source.stream, values]
-    return Parked(item, 0, now, since=now, successes=task.acked)

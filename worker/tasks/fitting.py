@@ -43,7 +43,7 @@ def check_key(task: EpochBoltTask, key: list[str], timers: bool) -> None:
 def check_parked(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
     """Raise StateError for parked tuples that this version of the bolt cannot get."""
     for item, _, _ in snapshot.parked:
-        component, _, stream, values = item
+        component, _, stream, values = item[:4]
         fields = task.fields_of.get((component, stream))
         place = task.emitter.where()
         where = (

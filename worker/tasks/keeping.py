@@ -25,9 +25,10 @@ from worker.errors.reports import ErrorReport, one_line
 from worker.routing.router import StreamOutput
 from worker.tasks.bolt import BoundedInputs, trees_of
 from worker.tasks.emitter import NOTHING, short
-from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask, new_parked
+from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.hooks import ObservedHoldingEmitter
+from worker.tasks.parked_tuples import new_parked
 from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
 from worker.tasks.task import TaskSetup
 

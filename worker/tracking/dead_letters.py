@@ -57,8 +57,15 @@ class LetterKeeper(Protocol):
     def resent(self, id: str) -> None:
         """A letter was sent again, and its tree is acked: remove it."""
 
-    def withdraw(self, id: str, why: str) -> None:
-        """A letter is not sent again (any more): it returns to the others. `why`: "" if its task was stopped."""
+    def known_again(self, id: str) -> bool:
+        """Return whether a letter that is sent again is still there."""
+
+    def pass_on(self, id: str, task: int) -> bool:
+        """Let another task of this host send a letter again; return whether it will."""
+
+    def withdraw(self, id: str, why: str, task: int = 0) -> None:
+        """A letter is not sent again (any more): it returns to the others. `why`: "" if its task was stopped. `task`: the one
+        that may send it next; 0: as before."""
 
 
 class MemoryLetters:
@@ -97,7 +104,16 @@ class MemoryLetters:
         """See `LetterKeeper`."""
         self.letters.pop(id, None)
 
-    def withdraw(self, id: str, why: str) -> None:
+    def known_again(self, id: str) -> bool:
+        """See `LetterKeeper`."""
+        return id in self.letters
+
+    def pass_on(self, id: str, task: int) -> bool:
+        """See `LetterKeeper`."""
+        return id in self.letters
+
+    def withdraw(self, id: str, why: str, task: int = 0) -> None:
         """See `LetterKeeper`."""
         if id in self.letters:
-            self.letters[id] = replace(self.letters[id], note=why)
+            letter = self.letters[id]
+            self.letters[id] = replace(letter, note=why, task=task or letter.task)

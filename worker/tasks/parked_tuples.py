@@ -1,0 +1,98 @@
+"""The form in which a tuple or timer waits in its task, and in which it becomes a dead letter.
+
+An item is [component, task, stream, values as one pickle], and what else there is to say: a dict (`LetterMark`), or the list of
+the fields that the stream had, of a dead letter (`worker.loop.row_fields`).
+Must not know: when a tuple is tried again, letters' files.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec import Struct, convert, to_builtins
+
+from squall.dead_letters.letter import DeadLetter, text_of
+from squall.transport.frames import NO_MORE, Batch
+from topology_api.packing import dumps_by_value
+from topology_api.tuples import UNTRACKED, Source, Tuple
+from topology_api.wording import typed
+from worker.epochs.parking import Parked
+from worker.errors.reports import failure_text
+
+if TYPE_CHECKING:
+    from worker.tasks.epoch_bolt import EpochBoltTask
+
+#: What is the component and the stream of a timer that is a dead letter, and the names of its values.
+TIMER: Final = ""
+TIMER_FIELDS: Final = ("key", "timer", "time")
+
+
+class LetterMark(Struct, frozen=True, omit_defaults=True):
+    """What an item says besides the tuple. `resent`: how often its letter was sent again; `attempts`: those before that;
+    `emitted_at`: when it was given up first, by the wall clock; 0: now. `unkept`: why no snapshot can keep its values; `texts`:
+    the positions of those that are texts instead."""
+
+    resent: int = 0
+    attempts: int = 0
+    emitted_at: float = 0.0
+    unkept: str = ""
+    texts: tuple[int, ...] = ()
+
+
+def mark_of(item: Any) -> LetterMark:
+    """Return what an item says besides the tuple."""
+    found = [each for each in item[4:] if isinstance(each, dict)]
+    return convert(found[0], LetterMark) if found else LetterMark()
+
+
+def fields_of(item: Any) -> list[str]:
+    """Return the fields that the stream of a dead letter had; none if it does not say them."""
+    return next((each for each in item[4:] if isinstance(each, list | tuple)), [])
+
+
+def item_of(
+    component: str, source: int, stream: str, row: tuple[Any, ...], fields: Sequence[str], where: str
+) -> list[Any]:
+    """Return a tuple or timer as an item. Values that pickle cannot carry become their texts. `where`: for the reason."""
+    try:
+        return [component, source, stream, dumps_by_value(row, 5)]
+    except Exception as error:
+        kept: list[Any] = []
+        texts: list[int] = []
+        why = failure_text(error)
+        for position, value in enumerate(row):
+            try:
+                dumps_by_value(value, 5)
+                kept.append(value)
+            except Exception as cause:
+                if not texts:
+                    name = fields[position] if position < len(fields) else position
+                    why = (
+                        f"field {name!r} is {typed(value)}, which pickle cannot carry: {failure_text(cause)}"
+                    )
+                texts.append(position)
+                kept.append(text_of(value))
+        mark = LetterMark(unkept=f"{where}: its values cannot be kept: {why}", texts=tuple(texts))
+        return [component, source, stream, dumps_by_value(tuple(kept), 5), to_builtins(mark)]
+
+
+def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
+    """Return a tuple that has no failures yet, as it is parked."""
+    now, source, where = task.now(), tup._source, task.emitter.where()
+    item = item_of(source.component, source.task, source.stream, tuple(tup._values), source.fields, where)
+    return Parked(item, 0, now, since=now, successes=task.acked)
+
+
+def item_again(letter: DeadLetter, component: str, source: int, row: tuple[Any, ...]) -> list[Any]:
+    """Return the tuple of a letter that is sent again as an item. Raises an error of any kind if pickle cannot carry it."""
+    mark = LetterMark(letter.resent + 1, letter.attempts, letter.emitted_at)
+    return [component, source, letter.stream, dumps_by_value(row, 5), to_builtins(mark)]
+
+
+def batch_of(task: EpochBoltTask, parked: Parked) -> Batch:
+    """Return a parked tuple as a batch. It is in no tree: parking has settled its edge."""
+    component, source, stream, values = parked.item[:4]
+    where = Source(component, source, stream, task.fields_of[component, stream])
+    return Batch(where, task.id, [pickle.loads(values)], [UNTRACKED], [UNTRACKED], NO_MORE)
