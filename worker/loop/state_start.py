@@ -13,8 +13,9 @@ from squall.stores.paths import authority_of, check_path
 from topology_api import SquallError
 from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.snapshot_files import encode_snapshot
+from worker.epochs.trimming import LOG
 from worker.loop.committed_state import CommittedState
-from worker.loop.epoch_store import LOG, EpochFiles
+from worker.loop.epoch_store import EpochFiles
 
 #: Digits of the digest in a name.
 DIGEST_DIGITS = 16
