@@ -21,7 +21,7 @@ So a put counts only after a second look, and what was read counts only after on
    on, and finds that it leads no longer.)
 4. A reader looks at the floors before and after it reads. If no floor is higher than where it began to read, nothing that it
    has read can be missing, or be a file of a writer as in 3. Otherwise it begins again, with the higher floor.
-5. What a floor says is a fold of records that were read by 4 or written by 3, so it is right, by whom and however late it is put:
+5. What a floor says is a fold of records that were read by 4 or written by 3: it is right, by whom and how late it is put:
    one that a thawed coordinator puts below the newest is ignored, and is removed with the next one.
 
 A put whose answer is lost may arrive after all this: as a file below the floor. Nobody reads it; the next trimming removes it.

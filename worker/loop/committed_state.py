@@ -151,13 +151,15 @@ class CommittedState:
             elif isinstance(record, FloorRecord):
                 found += [replace(each, version=record.led_by) for each in unnamed]
                 unnamed.clear()
-                found += self.below(record, edits, ends, there)
+                # If the log was trimmed meanwhile, the floor has commits that were read already.
+                seen = {each.record.epoch for each in found}
+                below = self.below(record, edits, ends, there)
+                found += [each for each in below if each.record.epoch not in seen]
         return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
 
     def records_back(self) -> Iterator[tuple[LogRecord, float]]:
         """Yield the records of the log from the last one back, and when they were written; last comes the floor, if there is
         one. If the log is trimmed meanwhile, all else is in the new floor. Raises SquallError."""
-        files = self.store.files
         numbers = self.store.numbers(LOG)
         floor = newest(self.store.numbers(FLOORS))
         try:
