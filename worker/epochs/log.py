@@ -40,7 +40,7 @@ from worker.epochs.records import (
 KEPT_SWITCHES: Final = 5
 #: How many of the last leaders are known.
 KEPT_LEADERS: Final = 20
-#: The log is trimmed after so many records, or twice as many as commits are kept, if that is more: so a floor, which holds
+#: The log is trimmed after this number of records, or twice as many as commits are kept, if that is more: so a floor, which holds
 #: these commits, costs less than the records that it stands for.
 TRIM_EVERY: Final = 100
 
@@ -186,7 +186,7 @@ class LogView:
 
     @property
     def is_long(self) -> bool:
-        """Whether the log has so many records that it should be trimmed."""
+        """Whether the log is long enough to be trimmed."""
         return self.last - self.floor >= self.trim_every
 
     def floor_here(self) -> FloorRecord:
@@ -217,6 +217,11 @@ class LogView:
 
 #: The fields of `LogView` that a floor has, too.
 _SHARED: Final = tuple(name for name in FloorRecord.__struct_fields__ if name != "number")
+
+
+def token_of(record: LogRecord) -> str:
+    """Return the token of a record; a floor has none."""
+    return "" if isinstance(record, FloorRecord) else record.token
 
 
 def submission_of(tenure: str) -> str:
@@ -342,10 +347,11 @@ class LogWriter:
         led = self.leads
         stands: list[LogEffect] = []
         for record in records:
-            if isinstance(record, FloorRecord) or self.pending is None or record.token != self.pending.token:
-                self.view.add(record)
-            else:
+            pending = self.pending
+            if pending is not None and token_of(record) == token_of(pending):
                 stands = self.stands()
+            else:
+                self.view.add(record)
         if ((led or self.has_led()) and not self.leads) or self.is_outdated():
             self.pending = None
             return [LeadLost()]

@@ -15,7 +15,7 @@ So a put counts only after a second look, and what was read counts only after on
 2. The folder of floors has a handful of files, and stores list such a folder as it is at one moment. So who lists it after m
    was removed sees a floor of m or higher.
 3. A writer looks at the floors *after* its put of number m was stored. If m was free because its record had been removed,
-   there is a floor of m or higher: the put is answered as taken, and its file, which nobody reads, is removed again. If no
+   there is a floor of m or higher: the put is answered as taken, and its file is removed again, unread. If no
    floor is so high, m was free because it had never been used: the record stands. (A floor that was put between the put and
    the look may cover a record that did stand. Only who leads trims, so its author led after this record; the writer reads
    on, and finds that it leads no longer.)
@@ -24,9 +24,9 @@ So a put counts only after a second look, and what was read counts only after on
 5. What a floor says is a fold of records that were read by 4 or written by 3: it is right, by whom and how late it is put:
    one that a thawed coordinator puts below the newest is ignored, and is removed with the next one.
 
-A put whose answer is lost may arrive after all this: as a file below the floor. Nobody reads it; the next trimming removes it.
+A put whose answer is lost may arrive after all this: as a file below the floor. It is not read, and the next trimming removes it.
 What remains of the first record is a mark that is no record: an older release of Squall, which knows no floors, refuses the log
-in place of beginning again from nothing.
+and does not begin from nothing.
 Must not know: stores (the caller makes the calls), what records lead to.
 """
 

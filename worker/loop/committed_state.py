@@ -168,10 +168,11 @@ class CommittedState:
                     floor = newest(self.store.numbers(FLOORS))
                     break
                 yield decode_record(number, data), numbers[number]
-            while floor and (data := self.store.content(path_of(FLOORS, floor))) is None:
+            while floor:
+                if (data := self.store.content(path_of(FLOORS, floor))) is not None:
+                    yield decode_floor(floor, data), 0.0
+                    break
                 floor = newest(self.store.numbers(FLOORS))
-            if floor:
-                yield decode_floor(floor, data), 0.0
         except ValueError as error:
             raise SquallError(f"{self.store.folder}: {error}") from error
 

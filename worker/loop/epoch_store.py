@@ -1,4 +1,4 @@
-"""Log and snapshots of one topology in a folder of a store: of this machine, or of HDFS by WebHDFS.
+"""Log and snapshots of one topology in a folder of a store: of this machine, or of HDFS.
 
     log/000000000001        the records of `worker.epochs.records`, each put once
     floors/000000000100     what the records up to this number say, which are removed (`worker.epochs.trimming`)
@@ -14,17 +14,15 @@ import secrets
 import shutil
 import socket
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, cast
 
 from squall.security.private_files import own_folder
 from squall.stores.concurrently import map_concurrently
-from squall.stores.files import AbsentFile, Files, FilesUnavailable
+from squall.stores.files import AbsentFile, Files, FilesUnavailable, OpenStore
 from squall.stores.local import translated
-from squall.stores.opening import default_webhdfs, open_store
+from squall.stores.opening import open_hdfs, open_store
 from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
-from squall.stores.webhdfs import WebHdfsFiles
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import CommitRecord, FloorRecord, LogRecord, SnapshotFile, decode_record
 from worker.epochs.snapshot_files import (
@@ -66,31 +64,50 @@ class EpochFiles:
     """
 
     def __init__(self, path: str, topology: str, webhdfs: str | None = None) -> None:
-        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: on the path's host, at the default port."""
+        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java."""
         place = check_path(f"{path}/{topology}")
         self.is_local = scheme_of(place) == LOCAL
         #: For people: without the scheme if it is on this machine.
         self.folder = folder_of(place) if self.is_local else place
-        self.webhdfs = webhdfs or default_webhdfs(place)
+        self.webhdfs = webhdfs
+        self.opened: OpenStore | None = None
         #: What the present call does, or the last one did, for people.
         self.doing = ""
         #: When the last commit that was read had been written, in seconds since 1970, by the clock of the file system.
         self.commit_read: float | None = None
 
-    @cached_property
+    @property
     def files(self) -> Files:
         """The store, whose root is the folder."""
-        if self.is_local:
-            try:
-                own_folder(Path(self.folder))
-            except OSError as error:
-                what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
-                raise translated(error, what) from error
-            return open_store(self.folder)
-        files = open_store(self.folder, webhdfs=self.webhdfs)
-        assert isinstance(files, WebHdfsFiles)
-        files.make_private()
+        if self.opened is None:
+            self.opened = self.open_local() if self.is_local else self.open_hdfs()
+        return self.opened
+
+    def open_local(self) -> OpenStore:
+        """Make or check the folder on this machine."""
+        try:
+            own_folder(Path(self.folder))
+        except OSError as error:
+            what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
+            raise translated(error, what) from error
+        return open_store(self.folder)
+
+    def open_hdfs(self) -> OpenStore:
+        """Make or check the folder on HDFS."""
+        files = open_hdfs(self.folder, self.webhdfs)
+        try:
+            files.make_private()
+        except BaseException:
+            files.close()
+            raise
         return files
+
+    def close(self) -> None:
+        """Close the connections, and end the JVM unless another store of this process uses it. A later call opens the store
+        again."""
+        files, self.opened = self.opened, None
+        if files is not None:
+            files.close()
 
     # The log.
 
@@ -105,7 +122,8 @@ class EpochFiles:
         self.doing = f"reading the log in {self.folder}"
         found = carry_out(read_log(number), self.perform)
         floor = next((each for each in found if isinstance(each, FloorRecord)), None)
-        if floor is not None and floor.commits and not any(isinstance(each, CommitRecord) for each in found):
+        commits = [each for each in found if isinstance(each, CommitRecord)]
+        if floor is not None and floor.commits and not commits:
             self.commit_read = floor.facts[floor.commits[-1].epoch].at
         return found
 
