@@ -16,10 +16,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from squall.stores.opening import default_webhdfs
-from squall.stores.paths import InvalidPath, check_path, scheme_of
+from squall.stores.paths import InvalidPath, check_path
 from topology_api import storm_options
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_problems
+from topology_api.epoch_rules import STATE_PATH, epoch_problems
 from topology_api.errors import InvalidConfig
 from topology_api.guarantees import requirement_problems
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
@@ -236,11 +235,9 @@ def place_problems(conf: Mapping[str, object]) -> list[str]:
     if not isinstance(path, str):
         return []
     try:
-        place = check_path(path)
+        check_path(path)
     except InvalidPath as error:
         return [f"{STATE_PATH}: {error}"]
-    if scheme_of(place) == "hdfs" and not (conf[STATE_WEBHDFS] or default_webhdfs(place)):
-        return [f"{STATE_PATH} {place!r} names no host: set {STATE_WEBHDFS}, too"]
     return []
 
 

@@ -18,9 +18,9 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from squall.stores.java.java import find_java
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session import sessions
-from squall_io.spark.session.java import find_java
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.sink.writing import TableWriter, WriteAs
 from tests.hdfs_servers import cache_folder

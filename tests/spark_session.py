@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from squall.stores.java.java import NotInstalled, require_spark
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.session.java import NotInstalled, require_spark
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import start_session, stop_session
 from squall_io.spark.sink.writing import TableWriter, WriteAs

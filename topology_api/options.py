@@ -199,15 +199,16 @@ _TABLE = (
     Option(
         "topology.state.path", (str, type(None)), None, "", "topology",
         "Where the state of the topology is kept: file:///folder, which all hosts of its workers must share, or "
-        "hdfs://host:port/folder, through WebHDFS. A topology that starts again with this path goes on from its last commit. "
+        "hdfs://host:port/folder. A topology that starts again with this path goes on from its last commit. "
         "Null: state is in memory, and ends with its worker.",
         _or_null(path_problem, "memory"),
     ),
     Option(
         "topology.state.webhdfs", (str, type(None)), None, "", "topology",
         "Where the NameNode of an hdfs:// topology.state.path serves WebHDFS (dfs.namenode.http-address): HOST:PORT, "
-        "http://HOST:PORT or https://HOST:PORT; of several NameNodes all, with commas. Null: on the path's host, port 9870.",
-        _or_null(webhdfs_problem, "the path's host"),
+        "http://HOST:PORT or https://HOST:PORT; of several NameNodes all, with commas. Null: HDFS is reached by Java, in a JVM "
+        "of each worker, for which the extra spark must be installed.",
+        _or_null(webhdfs_problem, "by Java"),
     ),
     Option(
         "topology.require", (str, type(None)), None, "", "topology",

@@ -1,4 +1,5 @@
-"""File systems on which files are put once, by one winner: this machine's own, and HDFS by WebHDFS, both without Java.
+"""File systems on which files are put once, by one winner: this machine's own, and HDFS by WebHDFS, both without Java; and
+what Hadoop's client reaches, in a JVM.
 
 Tables and the state of topologies are kept in such stores; the cluster's store (`squall.cluster`) has nothing to do with them.
 
@@ -8,6 +9,8 @@ Tables and the state of topologies are kept in such stores; the cluster's store 
 | `opening` | opens the store that a path names |
 | `settled` | a file that several callers put, also after lost answers |
 | `local`, `webhdfs` | the stores |
+| `java/` | the store by Hadoop's client |
+| `private` | whether a folder on HDFS is for its user only |
 | `renaming` | what a store with atomic renames builds from simpler calls |
 | `paths` | which paths are valid, and what lies below them |
 | `hadoop_errors` | what Hadoop's exceptions mean |

@@ -5,7 +5,8 @@ Three guarantees make a commit possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with its whole content, or not at all.
 3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
-   stale. A file that is put during a listing may be in the result or not: HDFS returns a large folder in pieces.
+   stale. A file that is put during a listing may be in the result or not: HDFS returns a large folder in pieces. A folder of at
+   most `SMALL_FOLDER` entries is listed as it is at one moment.
 
 A call that raised `FilesUnavailable` may have taken effect, or may still do so later: the request can wait in a frozen server.
 Must not know: what files hold, Spark.
@@ -16,9 +17,12 @@ from __future__ import annotations
 import builtins
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from topology_api import SquallError
+
+#: Entries of a folder that every file system returns in one piece: HDFS returns 1,000 at a time by default.
+SMALL_FOLDER: Final = 100
 
 
 class FilesError(SquallError):

@@ -25,6 +25,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from squall.stores.files import (
+    SMALL_FOLDER,
     AbsentFile,
     FilesError,
     FilesFull,
@@ -181,18 +182,26 @@ class LocalFiles(OpenStore):
         return f"{self._folder}/{path}" if path else self._folder
 
     def _entries(self, folder: str) -> builtins.list[FileStatus]:
-        found = []
-        try:
-            with os.scandir(self._at(folder)) as entries:
-                for entry in entries:
-                    with suppress(FileNotFoundError):  # deleted meanwhile
-                        status = entry.stat(follow_symlinks=self._follow)
+        """Return the entries of a folder. What is deleted meanwhile is left out; in a small folder, others may have come before
+        that, so it is looked at again."""
+        while True:
+            found, gone = [], False
+            try:
+                with os.scandir(self._at(folder)) as entries:
+                    for entry in builtins.list(entries):  # the system returns a small folder in one piece
+                        try:
+                            status = entry.stat(follow_symlinks=self._follow)
+                        except FileNotFoundError:
+                            gone = True
+                            continue
                         is_folder = entry.is_dir(follow_symlinks=self._follow)
                         size, modified = status.st_size, status.st_mtime
                         found.append(FileStatus.of_entry(folder, entry.name, size, is_folder, modified))
-        except FileNotFoundError:
-            return []
-        return found
+            except FileNotFoundError:
+                return []
+            # A link that is followed may lead to nothing, for ever.
+            if not gone or self._follow or len(found) > SMALL_FOLDER:
+                return found
 
     def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
         """Write a file under a temporary name, let `act` give the file its final name, and remove the temporary name.

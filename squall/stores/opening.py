@@ -1,11 +1,12 @@
-"""Opens the file systems that need no Java: this machine's own, and HDFS by WebHDFS.
+"""Opens file systems: those that need no Java, this machine's own and HDFS by WebHDFS; for a topology's state also HDFS by
+Java.
 
-Must not know: Spark, Java, what files hold.
+Must not know: Spark, what files hold.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 from squall.stores.files import FilesRefused, OpenStore
 from squall.stores.local import LocalFiles
@@ -41,6 +42,31 @@ def default_webhdfs(path: str) -> str | None:
         return None
     name, colon, port = host.rpartition(":")
     return f"{name if colon and port.isdecimal() else host}:{WEBHDFS_PORT}"
+
+
+class HdfsStore(OpenStore, Protocol):
+    """A store on HDFS."""
+
+    def make_private(self) -> None:
+        """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
+
+
+def open_hdfs(path: str, webhdfs: str | None) -> HdfsStore:
+    """Open a folder of HDFS for a topology's state: through WebHDFS at an address, or, without one, by Hadoop's client, in a
+    JVM that this process starts. Raises `FilesRefused` if neither is possible, `FilesUnavailable`.
+    """
+    if webhdfs is not None:
+        from squall.stores.webhdfs import WebHdfsFiles
+
+        return WebHdfsFiles(check_path(path), webhdfs)
+    from squall.stores.java.steady import open_by_java
+
+    return open_by_java(path)
+
+
+def open_state(path: str, webhdfs: str | None) -> OpenStore:
+    """Open a folder with the state of topologies, of this machine or of HDFS. Raises as `open_hdfs` does."""
+    return LocalFiles(path) if scheme_of(check_path(path)) == LOCAL else open_hdfs(path, webhdfs)
 
 
 def needs_java(scheme: str, webhdfs: str | None) -> bool:

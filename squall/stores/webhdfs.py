@@ -27,6 +27,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, NotServed
 from squall.stores.hadoop_errors import Thrown, error_of
 from squall.stores.paths import check_below, folder_of
+from squall.stores.private import require_private
 from squall.stores.renaming import RenamingFiles
 
 #: Seconds until a silent connection is given up.
@@ -96,19 +97,10 @@ class WebHdfsFiles(RenamingFiles):
         except AbsentFile:
             self._ask(what, "PUT", "", "MKDIRS", permission="700")
             answer = self._ask(what, "GET", "", "GETFILESTATUS")
-        if self._part(what, answer, "FileStatus", "type") != "DIRECTORY":
-            raise FilesRefused(f"{what}: it is a file; give another path")
-        owner, mode = (str(self._part(what, answer, "FileStatus", name)) for name in ("owner", "permission"))
-        if owner != self._user:
-            raise FilesRefused(
-                f"{self.root} belongs to the user {owner!r}, not to {self._user!r}: give a folder of this user, or set"
-                " HADOOP_USER_NAME where the worker is started"
-            )
-        if int(mode, 8) & 0o077:
-            raise FilesRefused(
-                f"other users have access to {self.root} (mode {mode}): if it contains nothing that they may have put there,"
-                f" run `hdfs dfs -chmod 700 {self.root}`; otherwise use a new folder"
-            )
+        kind, owner, mode = (
+            str(self._part(what, answer, "FileStatus", name)) for name in ("type", "owner", "permission")
+        )
+        require_private(self.root, self._user, owner, int(mode, 8), is_folder=kind == "DIRECTORY")
 
     def close(self) -> None:
         """Do nothing: each call opens its own connection."""

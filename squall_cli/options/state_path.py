@@ -22,7 +22,7 @@ _LOG: Final = "log"
 
 webhdfs_option = click.option(
     "--webhdfs", metavar="HOST:PORT",
-    help="Where the NameNode of an hdfs:// path serves WebHDFS.  [default: its host, port 9870]",
+    help="Where the NameNode of an hdfs:// path serves WebHDFS.  [default: HDFS is reached by Java]",
 )  # fmt: skip
 
 
@@ -59,11 +59,11 @@ def state_place(given: str) -> str:
 
 def topology_folder(path: str, webhdfs: str | None = None) -> StateFolder:
     """Return the folder of the topology at a path: this folder, or the only one below it. Raises `SquallError`."""
-    from squall.stores.opening import default_webhdfs, open_store
+    from squall.stores.opening import open_state
 
     if not path.startswith(HDFS) and not Path(path).is_dir():  # also named so if `check_path` refuses it
         raise SquallError(f"there is no folder {path}: give the topology's folder below topology.state.path")
-    with open_store(path, webhdfs=webhdfs or default_webhdfs(check_path(path))) as files:
+    with open_state(path, webhdfs) as files:
         entries = [each.name for each in files.list("") if each.is_folder]
         below = [] if _LOG in entries else [name for name in entries if files.exists(f"{name}/{_LOG}")]
         if not entries and not files.exists(""):

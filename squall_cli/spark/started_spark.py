@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
     from squall.stores.files import OpenStore
+    from squall.stores.java.hadoop import Jvm
     from squall_io.spark.results.publishing import OutputTable
     from squall_io.spark.results.versions import Published
-    from squall_io.spark.stores.hadoop import Jvm
 
 
 #: Seconds between two polls.
@@ -201,9 +201,9 @@ class StartedSpark:
         """Open the file system at a path. One small JVM serves all file systems, so that the command can check whether there is
         any work before it starts Spark. With Spark Connect, the session gives access to the file systems instead.
         """
+        from squall.stores.java.hadoop import Jvm
         from squall.stores.paths import LOCAL, scheme_of
         from squall_io.spark.stores import WEBHDFS, open_files
-        from squall_io.spark.stores.hadoop import Jvm
 
         connect = SessionRequest.of(self._master, self._conf).is_connect
         if not connect and scheme_of(path) != LOCAL and WEBHDFS not in self._conf and self._jvm is None:

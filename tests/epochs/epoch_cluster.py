@@ -15,6 +15,7 @@ from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
 from tests.epochs.epoch_timeline import Process, Timeline
 from tests.epochs.epoch_topologies import Part, Plan
+from worker.epochs import trimming
 from worker.epochs.coordinator import (
     Coordinator,
     CoordinatorEffect,
@@ -22,6 +23,7 @@ from worker.epochs.coordinator import (
     EpochsEnded,
     ReadyForChange,
     SendToTask,
+    TrimLog,
 )
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import RestoreTask
@@ -83,6 +85,8 @@ class Settings:
     #: The longest time that a frame takes, and one that is late.
     net: float = 0.002
     long: float = 0.15
+    #: After how many records the log is trimmed, at least.
+    trim_every: int = 8
 
 
 @dataclass
@@ -178,6 +182,7 @@ class Cluster:
                 f"{worker.name}.{self.lives}", placement.version, tasks, self.settings.interval, keep=3
             )
             worker.coordinator = coordinator
+            coordinator.view.trim_every = self.settings.trim_every
             coordinator.on_trial = placement.on_trial
             self.run_coordinator(worker, coordinator, coordinator.start())
             self.tick(worker, coordinator)
@@ -231,25 +236,25 @@ class Cluster:
             if isinstance(effect, SendToTask):
                 self.send_to_task(worker, effect)
             elif isinstance(effect, PutRecord):
-                record, number = effect.record, effect.number
-                self.outside.call(
+                self.outside.carry_out(
                     worker,
-                    lambda number=number, record=record: self.outside.put(number, record),  # type: ignore[misc]
+                    trimming.put_record(effect.number, effect.record),
                     lambda answer: self.run_coordinator(
                         worker, coordinator, coordinator.put_answered(answer, self.line.now)
                     ),
                     PutAnswer.UNKNOWN,
                 )
             elif isinstance(effect, ReadLog):
-                self.outside.call(
+                self.outside.carry_out(
                     worker,
-                    lambda after=effect.after: self.outside.read(after),  # type: ignore[misc]
+                    trimming.read_log(effect.after),
                     lambda records: self.run_coordinator(
                         worker, coordinator, coordinator.records_read(records, self.line.now)
                     ),
                     None,
-                    lasting=False,
                 )
+            elif isinstance(effect, TrimLog):
+                self.outside.carry_out(worker, trimming.trim_log(effect.floor), lambda _: None, None)
             elif isinstance(effect, SweepFiles):
                 for name in removable(effect, self.outside.files):
                     self.line.soon(0.05, None, self.outside.remove, name)

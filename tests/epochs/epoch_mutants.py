@@ -14,6 +14,7 @@ from tests.epochs import epoch_mutants_of_log as of_log
 from tests.epochs import epoch_mutants_of_tasks as of_tasks
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
+from worker.epochs import trimming
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
@@ -26,8 +27,8 @@ from worker.epochs.sinks import Showing
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SweepFiles
 
-#: Class, name of a method, and what makes the mutant's method of it.
-Patch = tuple[type, str, Callable[[Any], Any]]
+#: Class or module, name of a method or function, and what makes the mutant's one of it.
+Patch = tuple[Any, str, Callable[[Any], Any]]
 
 #: Name -> what is replaced.
 MUTANTS: Final[dict[str, Patch]] = {
@@ -85,6 +86,20 @@ MUTANTS: Final[dict[str, Patch]] = {
     "indices that are gone are forgotten": (SimulatedTask, "choose_files", of_tasks.only_own_index),
 }
 
+#: Those of trimming, which `log_simulation` misses.
+LOG_MUTANTS: Final[dict[str, Patch]] = {
+    "a number that was trimmed looks free": (trimming, "put_record", of_log.floors_not_looked_at),
+    "a reader knows no floors": (trimming, "read_log", of_log.floors_unknown),
+    "a reader does not look at the floors again": (trimming, "is_outrun", of_log.not_outrun),
+    "records are removed before their floor stands": (trimming, "trim_log", of_log.removed_first),
+    "the record after the floor is removed": (trimming, "trim_log", of_log.removes_too_much),
+    "a floor lacks the commits": (LogView, "floor_here", of_log.not_in_floor(commits=[])),
+    "a floor lacks the number of the next epoch": (LogView, "floor_here", of_log.not_in_floor(next_epoch=1)),
+    "a floor lacks the rewind number": (LogView, "floor_here", of_log.not_in_floor(rewind=1)),
+    "a floor lacks the leader": (LogView, "floor_here", of_log.not_in_floor(leader="")),
+    "a floor lacks the assignment": (LogView, "floor_here", of_log.not_in_floor(assignment=0)),
+    "who led for a moment leads again": (LogWriter, "has_led", of_log.did_not_lead),
+}
 
 #: Mutants that a few seeds find: these are tried in the fast tests.
 QUICK: Final = frozenset(
@@ -98,7 +113,6 @@ QUICK: Final = frozenset(
         "acks at the barrier",
         "acks of void epochs",
         "an ended input is waited for",
-        "an outdated coordinator leads",
         "changes are on top of void ones",
         "committed handles are aborted",
         "completed before all is visible",
@@ -125,7 +139,7 @@ QUICK: Final = frozenset(
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """Remove a guard for a while."""
-    owner, method, make = MUTANTS[name]
+    owner, method, make = (MUTANTS | LOG_MUTANTS)[name]
     old = vars(owner)[method]
     setattr(owner, method, make(old))
     try:

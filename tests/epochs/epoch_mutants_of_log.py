@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace as with_fields
+
 from tests.epochs.epoch_stores import Outside
 from worker.epochs.coordinator import Coordinator, EpochPhase
 from worker.epochs.log import LogView, LogWriter, PutAnswer
 from worker.epochs.messages import BeginEpochEnd, RestoreTask
-from worker.epochs.records import CommitRecord, LeadRecord
+from worker.epochs.records import CommitRecord, FloorRecord, LeadRecord, LogRecord, encode_record
 from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.trimming import LOG, LogSteps, PutNumbered, ReadRun, RemoveNumbers
 
 # The log.
 
@@ -53,9 +56,10 @@ def leads_on(old: Any) -> Any:
 def put_over(old: Any) -> Any:
     """A record is put although there is one: the number after it is never looked at."""
 
-    def method(self: Outside, number: int, record: Any) -> Any:
-        self.log.pop(number, None)
-        return old(self, number, record)
+    def method(self: Outside, folder: str, number: int, data: bytes) -> Any:
+        self.numbered[folder].pop(number, None)
+        self.used.discard(number)
+        return old(self, folder, number, data)
 
     return method
 
@@ -71,6 +75,64 @@ def token_not_compared_in_log(old: Any) -> Any:
 
 def not_outdated(old: Any) -> Any:
     """A coordinator of an older assignment takes the lead."""
+    return lambda self: False
+
+
+# Trimming.
+
+
+def floors_not_looked_at(old: Any) -> Any:
+    """A number whose record was removed looks free to a writer."""
+
+    def steps(number: int, record: LogRecord) -> LogSteps[PutAnswer]:
+        stored = yield PutNumbered(LOG, number, encode_record(record))
+        return PutAnswer.STORED if stored else PutAnswer.TAKEN
+
+    return steps
+
+
+def floors_unknown(old: Any) -> Any:
+    """A reader goes on behind the last record that it knows, and finds nothing."""
+
+    def steps(after: int) -> LogSteps[list[LogRecord]]:
+        found: list[LogRecord] = yield ReadRun(after, many=True)
+        return found
+
+    return steps
+
+
+def not_outrun(old: Any) -> Any:
+    """A reader does not look at the floors again after it has read."""
+    return lambda begin, floors: False
+
+
+def removed_first(old: Any) -> Any:
+    """Records are removed before their floor stands."""
+
+    def steps(floor: FloorRecord) -> LogSteps[None]:
+        yield RemoveNumbers(LOG, tuple(range(2, floor.number + 1)))
+        yield from old(floor)
+
+    return steps
+
+
+def removes_too_much(old: Any) -> Any:
+    """The record after the floor is removed, too."""
+
+    def steps(floor: FloorRecord) -> LogSteps[None]:
+        yield from old(floor)
+        yield RemoveNumbers(LOG, (floor.number + 1,))
+
+    return steps
+
+
+def not_in_floor(**fields: Any) -> Any:
+    """A floor lacks something that its records have said."""
+    return lambda old: lambda self: with_fields(old(self), **fields)
+
+
+def did_not_lead(old: Any) -> Any:
+    """Who led for a moment, and does not know it, takes the lead again."""
     return lambda self: False
 
 

@@ -12,9 +12,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.epochs.epoch_timeline import Process, Timeline
-from worker.epochs.log import PutAnswer
-from worker.epochs.records import LogRecord, decode_record, encode_record
+from worker.epochs.records import BadLog, LogRecord, decode_record
 from worker.epochs.sinks import ShowAnswer
+from worker.epochs.trimming import (
+    FLOORS,
+    LOG,
+    TRIMMED,
+    ListNumbers,
+    LogStep,
+    LogSteps,
+    MarkTrimmed,
+    PutNumbered,
+    ReadNumbered,
+    ReadRun,
+    RemoveNumbers,
+)
+
+#: The answer of a step that got none.
+LOST = object()
 
 
 class Broken(AssertionError):
@@ -41,7 +56,12 @@ class Outside:
     slow: float
     #: The chance that a call takes much longer.
     tail: float = 0.0
-    log: dict[int, bytes] = field(default_factory=dict)
+    #: Folder -> number -> content.
+    numbered: dict[str, dict[int, bytes]] = field(default_factory=lambda: {LOG: {}, FLOORS: {}})
+    #: The numbers of records that were ever used: who puts a record at one of these again has put nothing.
+    used: set[int] = field(default_factory=set)
+    #: How many records were put so.
+    late: int = 0
     files: dict[str, bytes] = field(default_factory=dict)
     #: By handle: a staged sink names its files by task and epoch, as users do.
     stages: dict[str, Stage] = field(default_factory=dict)
@@ -82,18 +102,63 @@ class Outside:
 
     # The log.
 
-    def put(self, number: int, record: LogRecord) -> PutAnswer:
-        """Put a record if there is none."""
-        if number in self.log:
-            return PutAnswer.TAKEN
-        self.log[number] = encode_record(record)
-        self.on_record(number, record)
-        return PutAnswer.STORED
+    def carry_out(
+        self, process: Process, steps: LogSteps[Any], done: Callable[[Any], None], unknown: Any
+    ) -> None:
+        """Carry out steps as a process does, each a call; `unknown` if one gets no answer."""
+
+        def go_on(answer: Any) -> None:
+            if answer is LOST:
+                done(unknown)
+                return
+            try:
+                step = steps.throw(answer) if isinstance(answer, BadLog) else steps.send(answer)
+            except StopIteration as stop:
+                done(stop.value)
+                return
+            self.call(process, lambda: self.perform(step), go_on, LOST, is_lasting(step))
+
+        go_on(None)
+
+    def perform(self, step: LogStep) -> Any:
+        """The effect of a step; a BadLog is an answer."""
+        log = self.numbered[LOG]
+        if isinstance(step, PutNumbered):
+            return self.put(step.folder, step.number, step.data)
+        if isinstance(step, ListNumbers):
+            return dict.fromkeys(self.numbered[step.folder], 0.0)
+        if isinstance(step, ReadNumbered):
+            return self.numbered[step.folder].get(step.number)
+        if isinstance(step, ReadRun):
+            try:
+                return self.read(step.after)
+            except BadLog as error:
+                return error
+        if isinstance(step, RemoveNumbers):
+            for number in step.numbers:
+                self.numbered[step.folder].pop(number, None)
+        else:
+            assert isinstance(step, MarkTrimmed)
+            log[1] = TRIMMED
+        return None
+
+    def put(self, folder: str, number: int, data: bytes) -> bool:
+        """Put a file of the log if there is none."""
+        there = self.numbered[folder]
+        if number in there:
+            return False
+        there[number] = data
+        if folder == LOG and number in self.used:
+            self.late += 1
+        elif folder == LOG:
+            self.used.add(number)
+            self.on_record(number, decode_record(number, data))
+        return True
 
     def read(self, after: int) -> list[LogRecord]:
         """The records after a number."""
         found: list[LogRecord] = []
-        while (data := self.log.get(after + len(found) + 1)) is not None:
+        while (data := self.numbered[LOG].get(after + len(found) + 1)) is not None:
             found.append(decode_record(after + len(found) + 1, data))
         return found
 
@@ -147,3 +212,8 @@ class Outside:
             raise Broken(f"the rows of {component}/{index} of epoch {epoch} are visible twice")
         self.visible[component, index, epoch] = [tuple(row) for row in rows]
         self.on_visible(component, index, epoch)
+
+
+def is_lasting(step: LogStep) -> bool:
+    """Return whether a step has an effect, which may come although its answer is lost."""
+    return isinstance(step, PutNumbered | RemoveNumbers | MarkTrimmed)

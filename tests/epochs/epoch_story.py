@@ -40,7 +40,7 @@ class Step:
 MOMENTS = {
     "PutRecord": 6, "ReadLog": 3, "SendToTask": 30, "SweepFiles": 4, "WriteSnapshot": 20, "ReadSnapshots": 12,
     "SendBarrier": 20, "CommitHandle": 6, "WriteRows": 6, "ReadToken": 3, "ShowLetters": 3, "AckEmissions": 8,
-    "LoadSnapshot": 12, "AbortHandle": 3, "SendToCoordinator": 30,
+    "LoadSnapshot": 12, "AbortHandle": 3, "SendToCoordinator": 30, "TrimLog": 3,
 }  # fmt: skip
 
 
@@ -82,6 +82,7 @@ class Story:
             gone=0.0 if mild else random.choice((0.0, 0.0, 0.002)),
             late=random.choice((0.0, 0.02, 0.1)),
             sinks=random.choice((1.0, 1.0, 5.0)),
+            trim_every=Random(f"trimming {seed}").choice((1, 1, 2, 4, 8)),
         )
         self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from squall.stores.files import Files, FilesError, FilesRefused, FilesUnavailable, OpenStore
+from squall.stores.java.hadoop import HadoopFiles, Jvm
 from squall.stores.webhdfs import WebHdfsFiles
 from squall_io.spark.manifest.layout import TMP
 from squall_io.spark.stores import open_files
-from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
 from tests.files_contract import FilesContract
 from tests.hdfs_servers import HdfsServer
 from tests.zookeeper_servers import eventually

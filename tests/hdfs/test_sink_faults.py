@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from squall.stores.files import FilesUnavailable
+from squall.stores.java.hadoop import Jvm
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.sink import errors
 from squall_io.spark.sink import sink_table as sink_life
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.stores.hadoop import Jvm
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
 from tests.hdfs_servers import HdfsServer
 from tests.soak import soak_of

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
+from squall.stores.java import steady as steady_stores
 from squall_io.spark import HdfsLines
-from squall_io.spark.spouts import steady_stores
 from squall_io.spark.stores import open_files
 from tests.hdfs_servers import HdfsServer
 from tests.zookeeper_servers import eventually

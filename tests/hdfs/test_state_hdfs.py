@@ -1,4 +1,4 @@
-"""The state of topologies on a real HDFS, by WebHDFS: without Java, and whatever is killed or frozen."""
+"""The state of topologies on a real HDFS, by WebHDFS and by Java, and whatever is killed or frozen."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import os
 import signal
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
 from local_cluster import LocalCluster
-from squall.stores.files import FilesFull, FilesRefused
+from squall.stores.files import FilesFull, FilesRefused, FilesUnavailable
+from squall.stores.java import steady
 from squall.stores.webhdfs import WebHdfsFiles
 from squall_cli.main import squall
 from tests.hdfs_servers import HdfsServer
@@ -42,8 +46,37 @@ def state(hdfs: HdfsServer, action: str, *arguments: str) -> Result:
     return CliRunner().invoke(squall, command, prog_name="squall")
 
 
-def test_log_and_snapshots_are_kept_on_hdfs(hdfs: HdfsServer, hdfs_path: str) -> None:
-    first, second = (EpochFiles(hdfs_path, "words", hdfs.webhdfs) for _ in range(2))
+@pytest.fixture(params=["webhdfs", "java"])
+def way(request: pytest.FixtureRequest, hdfs: HdfsServer) -> Iterator[str | None]:
+    """The value of topology.state.webhdfs."""
+    yield hdfs.webhdfs if request.param == "webhdfs" else None
+
+
+def test_a_jvm_that_dies_is_started_again_and_ends_with_its_last_store(
+    hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    files = EpochFiles(hdfs_path, "words")
+    assert files.put_record(1, LEAD) is PutAnswer.STORED
+    webhdfs(hdfs, "PUT", files.folder, "SETPERMISSION", permission="750")
+    other = EpochFiles(hdfs_path, "words")
+    with pytest.raises(FilesRefused, match=rf"other users have access to {files.folder} \(mode 750\)"):
+        other.records_after(0)
+    other.close()
+    webhdfs(hdfs, "PUT", files.folder, "SETPERMISSION", permission="700")
+    [shared] = steady._shared.values()
+    process = shared.jvm.gateway.proc
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    with pytest.raises(FilesUnavailable):
+        files.put_record(2, RewindRecord("a:2", 1))
+    assert files.put_record(2, RewindRecord("a:2", 1)) is PutAnswer.STORED
+    assert EpochFiles(hdfs_path, "words", hdfs.webhdfs).records_after(0) == [LEAD, RewindRecord("a:2", 1)]
+    files.close()
+    assert not steady._shared
+
+
+def test_log_and_snapshots_are_kept_on_hdfs(hdfs: HdfsServer, hdfs_path: str, way: str | None) -> None:
+    first, second = (EpochFiles(hdfs_path, "words", way) for _ in range(2))
     assert first.records_after(0) == []
     assert first.put_record(1, LEAD) is PutAnswer.STORED
     assert second.put_record(1, RewindRecord("b:1", 1)) is PutAnswer.TAKEN
@@ -149,3 +182,46 @@ def test_each_tuple_counts_once_though_a_worker_is_killed_and_the_namenode_froze
     assert found["epochs"][0]["end"] == "completed"
     result = state(hdfs, "get", f"{hdfs_path}/words", "count", "w0", "--json")
     assert json.loads(result.stdout)["rows"][0]["value"] == expected(list(range(total)))["w0"][0]
+
+
+def javas() -> dict[int, int]:
+    """The Java processes with Spark's classes on this machine, and their parents."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"org.apache.spark.deploy.SparkSubmit" in (folder / "cmdline").read_bytes():
+                found[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+    return found
+
+
+def test_by_java_each_tuple_counts_once_though_a_worker_and_a_jvm_are_killed(
+    troubled_hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    conf = {"topology.state.path": hdfs_path, "topology.epoch.secs": 0.3, "topology.workers": 2}
+    total = 3_000
+
+    def acked() -> int:
+        return cluster.status("words").components["words"].acked
+
+    def goes_on() -> None:
+        last = acked()
+        eventually(lambda: acked() > last, 120)
+
+    with LocalCluster(processes=True) as cluster:
+        cluster.submit(words(Finite(total, 200), Pass(0.01), Count(0.01)), conf)
+        eventually(lambda: acked() > 0, 120)
+        survivor, victim = cluster.workers("words")
+        mine = {pid for pid, parent in javas().items() if parent in (survivor.pid, victim.pid)}
+        assert len(mine) == 2
+        os.kill(victim.pid, signal.SIGKILL)
+        eventually(lambda: all(each.pid != victim.pid for each in cluster.workers("words")), 120)
+        goes_on()
+        [java] = [pid for pid, parent in javas().items() if parent == survivor.pid]
+        os.kill(java, signal.SIGKILL)
+        eventually(lambda: java not in javas(), 60)
+        goes_on()
+        pids = [each.pid for each in cluster.workers("words")]
+        mine |= {pid for pid, parent in javas().items() if parent in pids}
+        cluster.wait("words", 180)
+    assert counted(troubled_hdfs, f"{hdfs_path}/words") == expected(list(range(total)))
+    eventually(lambda: not mine & javas().keys(), 60)

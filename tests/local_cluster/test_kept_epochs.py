@@ -25,6 +25,7 @@ from tests.local_cluster.words_with_state import (
     words_to_rows,
 )
 from topology_api import InvalidConfig
+from worker.epochs.log import LogView
 from worker.loop.committed_state import CommittedState
 from worker.loop.epoch_store import EpochFiles
 
@@ -165,3 +166,29 @@ def test_a_rollback_takes_the_newest_state_that_fits_or_names_the_way_to_an_olde
         run(cluster, TRIAL + 80)
         assert counts(cluster) == expected(list(range(total)))
         assert cluster._engine.nimbus.topology("words").repeats == first
+
+
+def test_a_log_that_is_trimmed_all_the_time_says_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is listed, an earlier epoch, and another version that begins after it."""
+    conf, total = conf_at(tmp_path), 300
+    monkeypatch.setattr(LogView, "__post_init__", lambda self: setattr(self, "trim_every", 3))
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(total, 20), Pass(0.1), Count(0.1)), conf)
+        cluster.advance(8)
+    listed = CommittedState(EpochFiles(str(tmp_path), "words")).epochs()
+    assert len(listed) == 10 and all(each.whole and each.version for each in listed)
+    assert [each.record.epoch for each in listed] == sorted(
+        (each.record.epoch for each in listed), reverse=True
+    )
+    now = (tmp_path / "words" / "log").stat().st_mtime + 1
+    assert all(0 <= now - each.committed < 600 for each in listed)
+    assert len(list((tmp_path / "words" / "log").iterdir())) <= 4
+    with LocalCluster(simulated_time=True) as cluster:
+        back = listed[5].record.epoch
+        cluster.submit(words(Words(total, 20), Pass(0.1), Count(0.1)), conf, state=f"@{back}")
+        cluster.advance(60)
+        assert counts(cluster) == expected(list(range(total)))
+    after = CommittedState(EpochFiles(str(tmp_path), "words")).epochs()
+    assert after[0].record.epoch > listed[0].record.epoch in [each.record.epoch for each in after]

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.session.java import NotInstalled, require_java
+from squall.stores.java.java import NotInstalled, require_java
 from tests.faults.leaks import MARK, processes
 from tests.hdfs_servers import missing
 from tests.spark_classes import SMALL_JAVA

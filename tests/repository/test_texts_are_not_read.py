@@ -49,7 +49,7 @@ ALLOWED = {
     "squall_io/spark/results/job_errors.py": "Spark, its Java and its Python workers",
     "squall_io/spark/sink/errors.py": "Spark",
     "squall/stores/hadoop_errors.py": "Hadoop's exceptions",
-    "squall_io/spark/stores/java_calls.py": "py4j's exceptions",
+    "squall/stores/java/java_calls.py": "py4j's exceptions",
     "squall/dead_letters/contents.py:squall dead letters 1\n": "the line with which a file of letters begins",
     "worker/tasks/final_failures.py:handed over": "a value of Failure.reason",
     "worker/tasks/spout_letters.py:handed over": "a value of Failure.reason",

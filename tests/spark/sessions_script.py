@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from local_cluster import LocalCluster
+from squall.stores.java.jvm import JavaFailed
 from squall_io.spark import SparkSink, read_committed
 from squall_io.spark.session import sessions
-from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.sessions import SessionMismatch, shared_session
 from squall_io.spark.sink import bolt as sink
 from tests.spark_classes import small_java

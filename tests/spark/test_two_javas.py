@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
-from squall_io.spark.session.jvm import _connect
-from squall_io.spark.stores.hadoop import HadoopFiles, Jvm
+from squall.stores.java.hadoop import HadoopFiles, Jvm
+from squall.stores.java.jvm import _connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -271,7 +271,6 @@ def test_an_unreadable_site_file_is_reported_with_the_reason(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("conf", "text"),
     [
-        ({"topology.state.path": "hdfs:///state"}, "names no host: set topology.state.webhdfs, too"),
         ({"topology.state.path": "file:///a/../b"}, "it has '..' in it"),
         ({"topology.state.path": "hdfs://me:secret@host/state"}, "it contains a password"),
         ({"topology.state.path": "hdfs://host:port/state"}, "'port' is not a port"),

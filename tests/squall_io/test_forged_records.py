@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from squall.stores.files import FilesRefused
+from squall.stores.java.hadoop import HadoopFiles
 from squall.stores.local import LocalFiles
 from squall.stores.paths import check_below, leaves_table
 from squall.stores.webhdfs import WebHdfsFiles
@@ -32,7 +33,6 @@ from squall_io.spark.reading.summary import table_summary, verify
 from squall_io.spark.results import versions
 from squall_io.spark.results.versions import PUBLISH, SEAL, SWEEP, Attempt, Run, RunInput
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.stores.hadoop import HadoopFiles
 from tests.squall_io.commit_world import writer_id
 from topology_api import SquallError
 

@@ -7,10 +7,10 @@ from unittest.mock import MagicMock
 import pytest
 
 from squall.stores.files import FileStatus, FilesUnavailable
+from squall.stores.java import hadoop
+from squall.stores.java.hadoop import HadoopFiles, Jvm, decode_statuses
+from squall.stores.java.jvm import JavaFailed
 from squall.stores.paths import InvalidPath
-from squall_io.spark.session.jvm import JavaFailed
-from squall_io.spark.stores import hadoop
-from squall_io.spark.stores.hadoop import HadoopFiles, Jvm, decode_statuses
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
-from squall_io.spark.stores.java_calls import translated_errors
+from squall.stores.java.java_calls import translated_errors
 
 MISSING = "java.io.FileNotFoundException"
 DENIED = "org.apache.hadoop.security.AccessControlException"

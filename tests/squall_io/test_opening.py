@@ -62,7 +62,7 @@ def test_opening_files_of_this_machine_loads_nothing_that_starts_spark_or_java(t
     program = (
         "import sys; from squall_io.spark.stores import open_files; open_files(sys.argv[1]).close()\n"
         "loaded = sorted(name for name in sys.modules if name.startswith('squall_io.spark.session.'))\n"
-        "print(loaded, 'squall_io.spark.stores.hadoop' in sys.modules, 'subprocess' in sys.modules)"
+        "print(loaded, 'squall.stores.java.hadoop' in sys.modules, 'subprocess' in sys.modules)"
     )
     command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

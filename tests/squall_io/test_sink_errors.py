@@ -7,12 +7,12 @@ import logging
 import pytest
 
 from squall.stores.files import AbsentFile, FilesRefused, FilesUnavailable
+from squall.stores.java.java import NotInstalled
+from squall.stores.java.java_calls import causes_in
+from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.tables import TableMismatch
-from squall_io.spark.session.java import NotInstalled
-from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.sink.errors import ErrorClass, Retries, classify, reason_of
-from squall_io.spark.stores.java_calls import causes_in
 
 AGAIN, REFUSED, UNKNOWN = ErrorClass.AGAIN, ErrorClass.REFUSED, ErrorClass.UNKNOWN
 

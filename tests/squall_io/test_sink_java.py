@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from squall_io.spark.session import java
-from squall_io.spark.session.java import (
+from squall.stores.java import java
+from squall.stores.java.java import (
     NotInstalled,
     find_java,
     java_version,
@@ -18,7 +18,7 @@ from squall_io.spark.session.java import (
     require_packages,
     version_in,
 )
-from squall_io.spark.session.jvm import JavaProcess, locale_for_java
+from squall.stores.java.jvm import JavaProcess, locale_for_java
 
 
 def made_up_java(folder: Path, says: str, code: int = 0) -> Path:

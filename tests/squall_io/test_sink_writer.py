@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from squall.stores.files import FilesRefused, FilesUnavailable
+from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.commit import BatchConflict
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import DUE
 from squall_io.spark.manifest.tables import TableMismatch
-from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
 from squall_io.spark.sink.errors import UNKNOWN_TRIES, NotCommitted
 from squall_io.spark.sink.sink_table import START_SECONDS

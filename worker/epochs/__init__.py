@@ -24,6 +24,10 @@ put may still arrive. Until this is settled it writes nothing else: neither comm
 assignment is older than that of an earlier leader does not claim the lead; otherwise two that do not know of each other could
 alternate.
 
+**The log is trimmed** (`trimming`). What the first n records say together is put as a floor, then they are removed. A number
+that was taken must never look free: a put counts only if no floor is as high when it is stored, and what was read counts only
+if no floor has passed it meanwhile.
+
 **Two numbers fence everything.** The *rewind number* is the number of the newest lead or rewind record. Messages, frames,
 grants, answers of stores and files carry it: older ones are refused, frames of a newer one wait. *Epoch numbers* are never
 used twice, not even for epochs that were never committed: a rewind passes over the one that may have been begun. So an

@@ -62,6 +62,7 @@ from worker.epochs.records import (
     KILLED,
     CommitRecord,
     EndRecord,
+    FloorRecord,
     LeadRecord,
     LogRecord,
     RewindRecord,
@@ -137,8 +138,16 @@ class EpochsEnded:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class TrimLog:
+    """Put this floor, and remove the records that it stands for (`trimming.trim_log`). Nothing waits for it."""
+
+    floor: FloorRecord
+
+
 CoordinatorEffect = (
     PutRecord
+    | TrimLog
     | ReadLog
     | SendToTask
     | SweepFiles
@@ -372,7 +381,12 @@ class Coordinator:
         self.next_begin = now + self.interval
         if done := self.end_if_done(now):
             return done
-        return [*self.to_all(ResumeTask(self.view.rewind)), self.sweep(), *self.tick(now)]
+        return [
+            *self.to_all(ResumeTask(self.view.rewind)),
+            self.sweep(),
+            *trimming_of(self.view),
+            *self.tick(now),
+        ]
 
     def may_resume(self) -> bool:
         """Return whether every task has returned to the last commit."""
@@ -427,7 +441,11 @@ class Coordinator:
         """Go on after a commit: tell the tasks, sweep, and do what had to wait."""
         self.applying = set(self.tasks)
         self.facts.committed(now)
-        sent = [*self.to_all(EpochCommitted(record.rewind, record.epoch)), self.sweep()]
+        sent = [
+            *self.to_all(EpochCommitted(record.rewind, record.epoch)),
+            self.sweep(),
+            *trimming_of(self.view),
+        ]
         if self.change_wanted and self.last and not self.rewind_wanted and self.deadline is None:
             self.enter(P.HALTED)
             return [*sent, ReadyForChange(record.epoch)]
@@ -466,3 +484,11 @@ def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, 
     here = {component_of(task) for task in tasks}
     there = newest.files if newest is not None else {}
     return {task: file for task, file in there.items() if component_of(task) not in here}
+
+
+def trimming_of(view: LogView) -> list[CoordinatorEffect]:
+    """Trim a log that has become long. Only who leads does so, and while it writes no record."""
+    if not view.is_long:
+        return []
+    view.floor = view.last
+    return [TrimLog(view.floor_here())]

@@ -5,21 +5,29 @@ lost. A record goes to the number after the last one read. If that number is tak
 among what it reads, it leads no longer. If the answer is lost, the writer reads the number: its own token there means "stored";
 no record means that the put may still arrive, so the *same* record is put at the *same* number again. Until this is settled,
 `busy` is true, and no other record is written.
+
+What is read may begin with a floor, which stands for all records up to its number (`trimming`). A writer that is passed by one
+has not read who led meanwhile: a floor names the last leaders.
 Must not know: stores, files, what a record leads to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
+
+from msgspec.structs import replace
 
 from worker.epochs.records import (
     BadLog,
+    CommitFacts,
     CommitRecord,
     DropRecord,
     EndRecord,
+    FloorRecord,
     LeadRecord,
     LogRecord,
     RewindRecord,
@@ -30,6 +38,11 @@ from worker.epochs.records import (
 
 #: Of how many earlier submissions the last commit is kept.
 KEPT_SWITCHES: Final = 5
+#: How many of the last leaders are known.
+KEPT_LEADERS: Final = 20
+#: The log is trimmed after this number of records, or twice as many as commits are kept, if that is more: so a floor, which holds
+#: these commits, costs less than the records that it stands for.
+TRIM_EVERY: Final = 100
 
 
 @dataclass(slots=True)
@@ -42,6 +55,8 @@ class LogView:
     #: The token of the first record: no other log has it.
     lineage: str = ""
     leader: str = ""
+    #: The last leaders, this one included.
+    leaders: list[str] = field(default_factory=list)
     #: The number of the newest record that begins a rewind.
     rewind: int = 0
     #: The newest version of the assignment that a leader had, on top of those of earlier submissions.
@@ -66,6 +81,15 @@ class LogView:
     #: What operators have deleted: see `DropRecord`.
     edits: dict[str, SnapshotFile | None] = field(default_factory=dict)
     end: EndRecord | None = None
+    #: Epoch -> what is known of its commit; at least of the kept ones.
+    facts: dict[int, CommitFacts] = field(default_factory=dict)
+    #: The number of the newest floor that was read, or that this process has begun to put.
+    floor: int = 0
+    #: After how many records the log is trimmed.
+    trim_every: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.trim_every = max(TRIM_EVERY, 2 * self.keep)
 
     @property
     def newest(self) -> CommitRecord | None:
@@ -96,11 +120,15 @@ class LogView:
         return any(submission_of(each) == submission_of(submission) for each in self.bases)
 
     def add(self, record: LogRecord) -> None:
-        """Add the record after the last one. Raises BadLog."""
+        """Add the record after the last one, or a floor above it. Raises BadLog."""
+        if isinstance(record, FloorRecord):
+            self.begin_with(record)
+            return
         self.last += 1
         self.lineage = self.lineage or record.token
         if isinstance(record, LeadRecord):
             self.leader, self.end = record.leader, None
+            self.leaders = [*self.leaders, record.leader][-KEPT_LEADERS:]
             self.begin_submission(record)
             self.rewinds = self.rewinds + 1 if record.submission == self.submission else 0
             self.submission = record.submission
@@ -120,6 +148,8 @@ class LogView:
             self.commit(edited(record, self.edits))
         elif isinstance(record, EndRecord):
             self.end = record
+            if (fact := self.facts.get(record.epoch)) is not None:
+                self.facts[record.epoch] = replace(fact, end=record.reason)
         elif isinstance(record, RewindRecord):
             self.rewinds += 1
             self.begin_rewind(record.assignment)
@@ -142,6 +172,7 @@ class LogView:
         self.lineage, self.start = self.present_lineage, None
         self.committed_by = self.led_by
         self.commits.append(record)
+        self.facts[record.epoch] = CommitFacts(self.last, self.led_by)
         del self.commits[: -self.keep]
         self.next_epoch += 1
 
@@ -153,6 +184,26 @@ class LogView:
         if self.start is not None:
             self.start = StartPoint(edited(self.start.commit, self.edits), self.start.foreign)
 
+    @property
+    def is_long(self) -> bool:
+        """Whether the log is long enough to be trimmed."""
+        return self.last - self.floor >= self.trim_every
+
+    def floor_here(self) -> FloorRecord:
+        """Return what all records so far say together."""
+        kept = {each.epoch for each in self.kept}
+        self.facts = {epoch: fact for epoch, fact in self.facts.items() if epoch in kept}
+        fields: dict[str, Any] = {name: copy(getattr(self, name)) for name in _SHARED}
+        return FloorRecord(number=self.last, **fields)
+
+    def begin_with(self, floor: FloorRecord) -> None:
+        """Go on from a floor, unless it is below what was read."""
+        if floor.number > self.last:
+            for name in _SHARED:
+                setattr(self, name, copy(getattr(floor, name)))
+            self.last = floor.number
+        self.floor = max(self.floor, floor.number)
+
     def base_of(self, submission: str) -> int:
         """Return what is added to the versions of a submission, so that they are higher than those of all before it."""
         return self.bases.get(submission, self.assignment) if submission else 0
@@ -162,6 +213,15 @@ class LogView:
         self.rewind = self.last
         self.assignment = max(self.assignment, assignment)
         self.next_epoch += 1
+
+
+#: The fields of `LogView` that a floor has, too.
+_SHARED: Final = tuple(name for name in FloorRecord.__struct_fields__ if name != "number")
+
+
+def token_of(record: LogRecord) -> str:
+    """Return the token of a record; a floor has none."""
+    return "" if isinstance(record, FloorRecord) else record.token
 
 
 def submission_of(tenure: str) -> str:
@@ -251,6 +311,11 @@ class LogWriter:
         self.pending = record
         return self.put()
 
+    def has_led(self) -> bool:
+        """Return whether this coordinator has led, for a moment that it does not know of: its lead stood, and another one's
+        after it, perhaps both below a floor."""
+        return self.leader in self.view.leaders
+
     def is_outdated(self) -> bool:
         """Return whether it wants to lead with an older assignment than another leader had: two that do not know of each other
         would take the lead from each other for ever."""
@@ -282,11 +347,12 @@ class LogWriter:
         led = self.leads
         stands: list[LogEffect] = []
         for record in records:
-            if self.pending is not None and record.token == self.pending.token:
+            pending = self.pending
+            if pending is not None and token_of(record) == token_of(pending):
                 stands = self.stands()
             else:
                 self.view.add(record)
-        if ((led or stands) and not self.leads) or self.is_outdated():
+        if ((led or self.has_led()) and not self.leads) or self.is_outdated():
             self.pending = None
             return [LeadLost()]
         if stands:

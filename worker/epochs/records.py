@@ -95,9 +95,49 @@ class EndRecord(Struct, frozen=True, tag="end"):
     reason: str
 
 
-LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord
+class CommitFacts(Struct, frozen=True):
+    """What is known of a commit beside its record."""
 
-build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord)
+    #: The number of its record.
+    number: int
+    #: The submission that has committed it.
+    submission: str = ""
+    #: How the topology ended after it; None: it did not, or went on.
+    end: str | None = None
+    #: When its record was written, in seconds since 1970, by the clock of the file system; None: its file says so.
+    at: float | None = None
+
+
+class FloorRecord(Struct, frozen=True, tag="floor"):
+    """What the first records of a log say together: see `trimming`, and for the fields `LogView`. It is in a file of its own,
+    and stands for these records."""
+
+    #: How many records.
+    number: int
+    lineage: str
+    leader: str
+    leaders: list[str]
+    rewind: int
+    assignment: int
+    submission: str | None
+    rewinds: int
+    bases: dict[str, int]
+    next_epoch: int
+    commits: list[CommitRecord]
+    switches: list[CommitRecord]
+    led_by: str
+    committed_by: str
+    start: StartPoint | None
+    next_lineage: str
+    edits: dict[str, SnapshotFile | None]
+    end: EndRecord | None
+    #: Epoch -> what is known of its commit; of the kept ones.
+    facts: dict[int, CommitFacts]
+
+
+LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord | FloorRecord
+
+build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord, FloorRecord)
 _DECODER = msgspec.msgpack.Decoder(LogRecord)
 
 
@@ -129,3 +169,17 @@ def decode_record(number: int, data: bytes) -> LogRecord:
             f"record {number} of the log of epochs cannot be read ({error}): restore the file, or set another "
             "topology.state.path"
         ) from error
+
+
+def decode_floor(number: int, data: bytes) -> FloorRecord:
+    """Return the floor in the file of a number. Raises BadLog."""
+    try:
+        floor = _DECODER.decode(data)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise BadLog(
+            f"floor {number} of the log of epochs cannot be read ({error}): restore the file, or set another "
+            "topology.state.path"
+        ) from error
+    if not isinstance(floor, FloorRecord) or floor.number != number:
+        raise BadLog(f"floor {number} of the log of epochs is another record: do not edit the log")
+    return floor

@@ -20,14 +20,18 @@ from worker.epochs.records import (
     CommitRecord,
     DropRecord,
     EndRecord,
+    FloorRecord,
     LeadRecord,
+    LogRecord,
     SnapshotFile,
     component_of,
+    decode_floor,
     decode_record,
     edited,
 )
 from worker.epochs.snapshot_files import BadSnapshot, SnapshotLink, TaskSnapshot, decode_snapshot, read_chain
-from worker.loop.epoch_store import LOG, SNAPSHOTS, EpochFiles
+from worker.epochs.trimming import FLOORS, LOG, newest
+from worker.loop.epoch_store import SNAPSHOTS, EpochFiles, path_of
 from worker.state.saved_rows import whole_state
 
 #: How often the log is read.
@@ -115,9 +119,7 @@ class CommittedState:
 
         Epochs rise with the numbers of records, so the log is read back to the first epoch that has a file.
         """
-        files = self.store.files
-        log = sorted((each for each in files.list(LOG) if each.name.isdecimal()), key=lambda each: each.name)
-        there = {each.name for each in files.list(SNAPSHOTS)}
+        there = {each.name for each in self.store.files.list(SNAPSHOTS)}
         first = min(map(epoch_of, there), default=0)
         ends: dict[int, str] = {}
         found: list[KeptEpoch] = []
@@ -126,11 +128,7 @@ class CommittedState:
         edits: dict[str, SnapshotFile | None] = {}
         #: The commit after the record at hand, if not all of its files are there.
         last: KeptEpoch | None = None
-        for status in reversed(log):
-            try:
-                record = decode_record(int(status.name), files.read(status.path))
-            except ValueError as error:
-                raise SquallError(f"{self.store.folder}: {error}") from error
+        for record, written in self.records_back():
             if isinstance(record, EndRecord):
                 ends.setdefault(record.epoch, record.reason)
             elif isinstance(record, LeadRecord):
@@ -144,13 +142,55 @@ class CommittedState:
                     last = self.as_kept(edited(last.record, edits), last.committed, last.end, there)
                     unnamed.append(last)
             elif isinstance(record, CommitRecord):
-                epoch = self.as_kept(edited(record, edits), status.modified, ends.get(record.epoch), there)
+                epoch = self.as_kept(edited(record, edits), written, ends.get(record.epoch), there)
                 last = None if epoch.whole else epoch
                 if epoch.whole or not (found or unnamed):
                     unnamed.append(epoch)
                 elif record.epoch < first and not unnamed:
                     break
+            elif isinstance(record, FloorRecord):
+                found += [replace(each, version=record.led_by) for each in unnamed]
+                unnamed.clear()
+                # If the log was trimmed meanwhile, the floor has commits that were read already.
+                seen = {each.record.epoch for each in found}
+                below = self.below(record, edits, ends, there)
+                found += [each for each in below if each.record.epoch not in seen]
         return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
+
+    def records_back(self) -> Iterator[tuple[LogRecord, float]]:
+        """Yield the records of the log from the last one back, and when they were written; last comes the floor, if there is
+        one. If the log is trimmed meanwhile, all else is in the new floor. Raises SquallError."""
+        numbers = self.store.numbers(LOG)
+        floor = newest(self.store.numbers(FLOORS))
+        try:
+            for number in sorted((each for each in numbers if each > floor), reverse=True):
+                if (data := self.store.content(path_of(LOG, number))) is None:
+                    floor = newest(self.store.numbers(FLOORS))
+                    break
+                yield decode_record(number, data), numbers[number]
+            while floor:
+                if (data := self.store.content(path_of(FLOORS, floor))) is not None:
+                    yield decode_floor(floor, data), 0.0
+                    break
+                floor = newest(self.store.numbers(FLOORS))
+        except ValueError as error:
+            raise SquallError(f"{self.store.folder}: {error}") from error
+
+    def below(
+        self,
+        floor: FloorRecord,
+        edits: dict[str, SnapshotFile | None],
+        ends: dict[int, str],
+        there: Set[str],
+    ) -> list[KeptEpoch]:
+        """Return the commits of a floor, the newest first. `edits`, `ends`: what records after it say of its commits."""
+        found = []
+        for commit in sorted([*floor.commits, *floor.switches], key=lambda each: each.epoch, reverse=True):
+            facts = floor.facts[commit.epoch]
+            end = ends.get(commit.epoch, facts.end)
+            epoch = self.as_kept(edited(commit, edits), facts.at or 0.0, end, there)
+            found.append(replace(epoch, version=facts.submission))
+        return found
 
     def as_kept(self, record: CommitRecord, committed: float, end: str | None, there: Set[str]) -> KeptEpoch:
         """Return a commit, and whether its files are there."""

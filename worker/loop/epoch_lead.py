@@ -18,6 +18,7 @@ from worker.epochs.coordinator import (
     EpochPhase,
     EpochsEnded,
     SendToTask,
+    TrimLog,
 )
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
@@ -166,6 +167,8 @@ class EpochLead:
                 self.calls.call(read, self.records_read)
             elif isinstance(effect, SweepFiles):
                 self.calls.call(partial(self.files.sweep, effect), lambda _: None)
+            elif isinstance(effect, TrimLog):
+                self.calls.call(partial(self.files.trim, effect.floor), lambda _: None)
             elif isinstance(effect, FetchStart):
                 fetch = partial(fetch_start, self.files, StateStart(effect.path, effect.epoch))
                 self.calls.call(fetch, lambda found: self.perform(self.coordinator.claim(found)))

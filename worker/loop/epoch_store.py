@@ -1,6 +1,7 @@
-"""Log and snapshots of one topology in a folder of a store: of this machine, or of HDFS by WebHDFS.
+"""Log and snapshots of one topology in a folder of a store: of this machine, or of HDFS.
 
     log/000000000001        the records of `worker.epochs.records`, each put once
+    floors/000000000100     what the records up to this number say, which are removed (`worker.epochs.trimming`)
     snapshots/<name>        `worker.epochs.snapshot_files`
     _squall/tmp/<name>.*    files that are being written (`squall.stores`), and what attempts without an answer have left there
 
@@ -12,20 +13,18 @@ from __future__ import annotations
 import secrets
 import shutil
 import socket
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from squall.security.private_files import own_folder
 from squall.stores.concurrently import map_concurrently
-from squall.stores.files import AbsentFile, Files, FilesUnavailable
+from squall.stores.files import AbsentFile, Files, FilesUnavailable, OpenStore
 from squall.stores.local import translated
-from squall.stores.opening import default_webhdfs, open_store
+from squall.stores.opening import open_hdfs, open_store
 from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
-from squall.stores.webhdfs import WebHdfsFiles
 from worker.epochs.log import PutAnswer
-from worker.epochs.records import CommitRecord, LogRecord, SnapshotFile, decode_record, encode_record
+from worker.epochs.records import CommitRecord, FloorRecord, LogRecord, SnapshotFile, decode_record
 from worker.epochs.snapshot_files import (
     SnapshotData,
     SweepFiles,
@@ -34,10 +33,26 @@ from worker.epochs.snapshot_files import (
     read_chain,
     removable,
 )
+from worker.epochs.trimming import (
+    FLOORS,
+    LOG,
+    TRIMMED,
+    ListNumbers,
+    LogStep,
+    MarkTrimmed,
+    PutNumbered,
+    ReadNumbered,
+    ReadRun,
+    RemoveNumbers,
+    carry_out,
+    newest,
+    put_record,
+    read_log,
+    trim_log,
+)
 
-LOG: Final = "log"
 SNAPSHOTS: Final = "snapshots"
-#: Digits of a record's name, so that the names sort by number.
+#: Digits of a file's name in the log, so that the names sort by number.
 DIGITS: Final = 12
 
 
@@ -49,50 +64,116 @@ class EpochFiles:
     """
 
     def __init__(self, path: str, topology: str, webhdfs: str | None = None) -> None:
-        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: on the path's host, at the default port."""
+        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java."""
         place = check_path(f"{path}/{topology}")
         self.is_local = scheme_of(place) == LOCAL
         #: For people: without the scheme if it is on this machine.
         self.folder = folder_of(place) if self.is_local else place
-        self.webhdfs = webhdfs or default_webhdfs(place)
+        self.webhdfs = webhdfs
+        self.opened: OpenStore | None = None
         #: What the present call does, or the last one did, for people.
         self.doing = ""
         #: When the last commit that was read had been written, in seconds since 1970, by the clock of the file system.
         self.commit_read: float | None = None
 
-    @cached_property
+    @property
     def files(self) -> Files:
         """The store, whose root is the folder."""
-        if self.is_local:
-            try:
-                own_folder(Path(self.folder))
-            except OSError as error:
-                what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
-                raise translated(error, what) from error
-            return open_store(self.folder)
-        files = open_store(self.folder, webhdfs=self.webhdfs)
-        assert isinstance(files, WebHdfsFiles)
-        files.make_private()
+        if self.opened is None:
+            self.opened = self.open_local() if self.is_local else self.open_hdfs()
+        return self.opened
+
+    def open_local(self) -> OpenStore:
+        """Make or check the folder on this machine."""
+        try:
+            own_folder(Path(self.folder))
+        except OSError as error:
+            what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
+            raise translated(error, what) from error
+        return open_store(self.folder)
+
+    def open_hdfs(self) -> OpenStore:
+        """Make or check the folder on HDFS."""
+        files = open_hdfs(self.folder, self.webhdfs)
+        try:
+            files.make_private()
+        except BaseException:
+            files.close()
+            raise
         return files
 
+    def close(self) -> None:
+        """Close the connections, and end the JVM unless another store of this process uses it. A later call opens the store
+        again."""
+        files, self.opened = self.opened, None
+        if files is not None:
+            files.close()
+
+    # The log.
+
     def put_record(self, number: int, record: LogRecord) -> PutAnswer:
-        """Put a record if there is none of its number. Raises FilesUnavailable if that is not known."""
+        """Put a record if its number was never used. Raises FilesUnavailable if that is not known."""
         self.doing = f"writing {self.folder}/{record_path(number)}"
-        stored = self.files.put_if_absent(record_path(number), encode_record(record))
-        return PutAnswer.STORED if stored else PutAnswer.TAKEN
+        return carry_out(put_record(number, record), self.perform)
 
     def records_after(self, number: int) -> list[LogRecord]:
-        """Return the records after a number, up to the first that is not there. Raises BadLog, FilesError."""
+        """Return the records after a number, up to the first that is not there; before them a floor, if the next one was
+        trimmed. Raises BadLog, FilesError."""
         self.doing = f"reading the log in {self.folder}"
-        if number > 0 and not self.is_local:  # few follow, and a listing has all of the log
+        found = carry_out(read_log(number), self.perform)
+        floor = next((each for each in found if isinstance(each, FloorRecord)), None)
+        commits = [each for each in found if isinstance(each, CommitRecord)]
+        if floor is not None and floor.commits and not commits:
+            self.commit_read = floor.facts[floor.commits[-1].epoch].at
+        return found
+
+    def trim(self, floor: FloorRecord) -> None:
+        """Remove the records up to a floor. Raises FilesError."""
+        self.doing = f"trimming the log in {self.folder}"
+        carry_out(trim_log(floor), self.perform)
+
+    def perform(self, step: LogStep) -> Any:
+        """Make a call of the log's protocol; return its answer."""
+        performed: dict[type, Callable[[Any], Any]] = {
+            PutNumbered: lambda put: self.files.put_if_absent(path_of(put.folder, put.number), put.data),
+            ListNumbers: lambda wanted: self.numbers(wanted.folder),
+            ReadNumbered: lambda wanted: self.content(path_of(wanted.folder, wanted.number)),
+            ReadRun: lambda run: self.run_after(run.after, run.many),
+            RemoveNumbers: lambda remove: map_concurrently(
+                self.files.delete, [path_of(remove.folder, number) for number in remove.numbers]
+            ),
+            MarkTrimmed: lambda _: self.files.replace(record_path(1), TRIMMED),
+        }
+        return performed[type(step)](step)
+
+    def numbers(self, folder: str) -> dict[int, float]:
+        """Return the numbers of a folder's files, and when these were written."""
+        return {
+            int(status.name): status.modified for status in self.files.list(folder) if status.name.isdecimal()
+        }
+
+    def content(self, path: str) -> bytes | None:
+        """Return what is in a file; None: there is none."""
+        try:
+            return self.files.read(path)
+        except AbsentFile:
+            return None
+
+    def run_after(self, number: int, many: bool) -> list[LogRecord] | None:
+        """Return the records after a number, up to the first that is not there; None: one of them has gone meanwhile. Raises
+        BadLog, FilesError."""
+        if not (many or self.is_local):
             return self.next_records(number)
-        there = {int(status.name): status for status in self.files.list(LOG) if status.name.isdecimal()}
+        there = self.numbers(LOG)
         numbers = sorted(each for each in there if each > number)
         whole = [each for place, each in enumerate(numbers, number + 1) if each == place]
-        found = map_concurrently(self.read_record, whole)
+        try:
+            found = map_concurrently(self.read_record, whole)
+        except AbsentFile:
+            return None
         for place, record in zip(whole, found):
             if isinstance(record, CommitRecord):
-                self.commit_read = there[place].modified
+                self.commit_read = there[place]
         return found
 
     def next_records(self, number: int) -> list[LogRecord]:
@@ -125,7 +206,7 @@ class EpochFiles:
         FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
         """
         self.doing = f"reading snapshots in {self.folder}"
-        if not self.files.exists(record_path(rewind)):
+        if not self.files.exists(record_path(rewind)) and newest(self.numbers(FLOORS)) < rewind:
             raise FilesUnavailable(
                 f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
                 "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
@@ -165,4 +246,9 @@ class EpochFiles:
 
 def record_path(number: int) -> str:
     """Return where the record of a number is."""
-    return f"{LOG}/{number:0{DIGITS}}"
+    return path_of(LOG, number)
+
+
+def path_of(folder: str, number: int) -> str:
+    """Return where the file of a number is in a folder."""
+    return f"{folder}/{number:0{DIGITS}}"

@@ -60,7 +60,7 @@ class EpochWorker(Worker):
         name, conf = plan.topology.name, plan.conf
         self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS])
         self.calls: StoreCalls = (
-            InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now)
+            InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now, self.files.close)
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(

@@ -8,13 +8,14 @@ Must not know: coordinators, tasks.
 from __future__ import annotations
 
 from squall.packages.state_paths import StateStart
-from squall.stores.opening import default_webhdfs, open_store
+from squall.stores.opening import default_webhdfs, open_state
 from squall.stores.paths import authority_of, check_path
 from topology_api import SquallError
 from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.snapshot_files import encode_snapshot
+from worker.epochs.trimming import LOG
 from worker.loop.committed_state import CommittedState
-from worker.loop.epoch_store import LOG, EpochFiles
+from worker.loop.epoch_store import EpochFiles
 
 #: Digits of the digest in a name.
 DIGEST_DIGITS = 16
@@ -44,13 +45,14 @@ def fetch_start(files: EpochFiles, start: StateStart) -> CommitRecord:
 
 def source_of(files: EpochFiles, start: StateStart) -> EpochFiles | None:
     """Return the state at the path of a start: in the path itself, or in a folder below it that is named like the topology;
-    None: there is none. Another path on HDFS is reached as the topology's own, if that is on the same host."""
+    None: there is none. Another path on HDFS is reached as the topology's own; if that is by WebHDFS on another host, at the
+    default port."""
     name = files.folder.rpartition("/")[2]
     path = check_path(start.path)
     same = not files.is_local and authority_of(files.folder) == authority_of(path)
-    webhdfs = files.webhdfs if same else default_webhdfs(path)
+    webhdfs = files.webhdfs if same or files.webhdfs is None else default_webhdfs(path)
     for place in (path, f"{path}/{name}"):
-        with open_store(place, webhdfs=webhdfs) as there:
+        with open_state(place, webhdfs) as there:
             if there.exists(LOG):
                 above, _, last = place.rpartition("/")
                 return EpochFiles(above, last, webhdfs)

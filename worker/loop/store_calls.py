@@ -141,9 +141,15 @@ class ThreadCalls(Attempts):
     """Calls the store in a thread of its own."""
 
     def __init__(
-        self, name: str, wake: Callable[[], None], now: Callable[[], float] = time.monotonic
+        self,
+        name: str,
+        wake: Callable[[], None],
+        now: Callable[[], float] = time.monotonic,
+        at_end: Callable[[], None] = lambda: None,
     ) -> None:
+        """`at_end`: called in the thread after its last call."""
         super().__init__(now)
+        self.at_end = at_end
         self.answers: deque[Answer] = deque()
         self.wake = wake
         self._calls: queue.SimpleQueue[StoreCall | None] = queue.SimpleQueue()
@@ -175,3 +181,4 @@ class ThreadCalls(Attempts):
                     break
                 self._stopped.wait(self.next_pause())
             self.wake()
+        self.at_end()

@@ -16,7 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect import session as connect_session
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
-from squall_io.spark.session.request import HADOOP_PREFIX, NoConnectServer, NoSession, SessionRequest
+from squall.stores.java.java_settings import HADOOP_PREFIX
+from squall_io.spark.session.request import NoConnectServer, NoSession, SessionRequest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from squall.stores.java.java_settings import is_secret
 from topology_api import SquallError
 from topology_api.wording import nearest, shown
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 MASTER: Final = "local[*]"
 #: Prefix of Squall's own settings among Spark's.
 OWN_PREFIX: Final = "squall."
-#: Prefix of Hadoop's settings among Spark's.
-HADOOP_PREFIX: Final = "spark.hadoop."
 #: Defaults for Squall's use of Spark; the user's settings override them.
 DEFAULTS: Final = {
     "spark.app.name": "squall",
@@ -48,9 +47,6 @@ LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAdd
 #: answer only clients with a secret. Spark makes the secret itself and keeps it in the driver; executors would need it, too.
 LONE_DRIVER_DEFAULTS: Final = {"spark.authenticate": "true", "spark.network.crypto.enabled": "true"}
 
-#: Finds names of settings that are kept off the command line, which every user of the machine can read. Spark also treats
-#: settings with these names as secret.
-_SECRET: Final = re.compile(r"(?i)secret|password|token|access[.]?key")
 _HOST: Final = r"(?:[\w.-]+|\[[\da-fA-F:.]+\])"
 #: Masters that Spark accepts; "local-cluster" provides executors for the tests of Spark and of Squall.
 _MASTER: Final = re.compile(
@@ -150,11 +146,6 @@ def master_problem(master: str) -> str | None:
 def _without_token(master: str) -> str:
     address, more, _ = master.partition(";")
     return address + (";..." if more else "")
-
-
-def is_secret(name: str) -> bool:
-    """Return whether a setting's value must not be shown, judged by its name."""
-    return _SECRET.search(name) is not None
 
 
 def shown_value(name: str, value: str | None) -> str:

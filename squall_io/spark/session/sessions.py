@@ -21,8 +21,8 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.spark.session.java import INSTALL, NotInstalled, require_packages
-from squall_io.spark.session.jvm import JavaFailed, JavaProcess, environment, start_jvm
+from squall.stores.java.java import INSTALL, NotInstalled, require_packages
+from squall.stores.java.jvm import JavaFailed, JavaProcess, environment, start_jvm
 from squall_io.spark.session.request import SessionRequest, is_classic, request_conflict, shown_value
 from squall_io.spark.signs_of_life import keep_alive
 from topology_api import SquallError

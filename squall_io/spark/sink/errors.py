@@ -18,10 +18,10 @@ from typing import Final
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable
 from squall.stores.hadoop_errors import Thrown, error_of, shortened
+from squall.stores.java.java_calls import causes_in
+from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.manifest.commit import BatchLost
-from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import NoConnectServer
-from squall_io.spark.stores.java_calls import causes_in
 from topology_api import SquallError
 
 #: The beginning of an error of Spark Connect, "(java.io.EOFException) End of File"; such an error may have no trace.

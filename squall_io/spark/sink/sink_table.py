@@ -12,10 +12,10 @@ from logging import Logger
 from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import OpenStore
+from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.session.jvm import JavaFailed
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.signs_of_life import keep_alive

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 from squall.stores.files import AbsentFile, FilesUnavailable
+from squall.stores.java.java import require_packages
 from squall.stores.paths import check_path
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest import tables
@@ -31,7 +32,6 @@ from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
-from squall_io.spark.session.java import require_packages
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems

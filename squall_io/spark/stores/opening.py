@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import FilesRefused, OpenStore
+from squall.stores.java.java_calls import translated_errors
 from squall.stores.opening import needs_java, open_store
 from squall.stores.paths import (
     FOLDER,
@@ -26,13 +27,12 @@ from squall.stores.paths import (
     scheme_of,
 )
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
-from squall_io.spark.stores.java_calls import translated_errors
 from topology_api.wording import nearest, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from squall_io.spark.stores.hadoop import Jvm
+    from squall.stores.java.hadoop import HadoopFiles, Jvm
 
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
@@ -77,16 +77,23 @@ def open_files(
             return open_store(path, webhdfs=webhdfs)
         if session is not None:
             raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
-    read_only = _no_rename(scheme, conf)
-    if read_only is None and scheme not in _ATOMIC:
-        _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
-    from squall_io.spark.stores.hadoop import HadoopFiles, Jvm  # loads the code that starts a JVM
+    from squall.stores.java.hadoop import Jvm  # loads the code that starts a JVM
 
     if jvm is not None:
         jvm = jvm.lent()
     else:
         jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
+    return open_hadoop(path, jvm, conf)
 
+
+def open_hadoop(path: str, jvm: Jvm, conf: Mapping[str, str]) -> HadoopFiles:
+    """Open the file system at a path in normal form with Hadoop's client in a JVM, whose use ends with the store."""
+    from squall.stores.java.hadoop import HadoopFiles
+
+    scheme = scheme_of(path)
+    read_only = _no_rename(scheme, conf)
+    if read_only is None and scheme not in _ATOMIC:
+        _log.warning("%s is on a file system without atomic renames: %s (%s=true)", path, _RISK, UNSAFE)
     try:
         return HadoopFiles(path, jvm, read_only=read_only)
     except BaseException:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from squall.stores.files import FilesRefused
-from squall.stores.opening import needs_java, open_store
+from squall.stores.java.java import NotInstalled
+from squall.stores.opening import needs_java, open_hdfs, open_store
 from squall.stores.paths import InvalidPath
 from squall.stores.webhdfs import WebHdfsFiles
 
@@ -86,3 +87,16 @@ def test_only_paths_that_the_stores_cannot_open_need_java() -> None:
     assert not needs_java("hdfs", "host:9870")
     assert needs_java("hdfs", None)
     assert needs_java("viewfs", "host:9870")
+
+
+def test_without_webhdfs_and_without_the_extra_both_ways_to_hdfs_are_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent() -> None:
+        raise NotInstalled("PySpark is not installed")
+
+    monkeypatch.setattr("squall.stores.java.jvm.require_spark", absent)
+    with pytest.raises(
+        FilesRefused, match=r"set topology.state.webhdfs .* by HTTP; or .* by Java.* extra spark: PySpark"
+    ):
+        open_hdfs("hdfs://host:9000/state", None)

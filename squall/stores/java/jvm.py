@@ -27,8 +27,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from squall_io.spark.session.java import require_spark
-from squall_io.spark.session.request import is_secret
+from squall.stores.java.java import require_spark
+from squall.stores.java.java_settings import is_secret
 from topology_api import SquallError
 
 _log = logging.getLogger(__name__)
@@ -81,6 +81,11 @@ class JavaProcess:
             with suppress(Exception):  # Java is gone; this closes Python's side
                 self.gateway.shutdown()
         self._reader.join(_END_SECONDS)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
 
     def why(self) -> str:
         """Return why the process ended, according to its output, in a line or two."""

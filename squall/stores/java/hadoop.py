@@ -11,17 +11,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.java.java_calls import translated_errors
+from squall.stores.java.java_settings import HADOOP_PREFIX
+from squall.stores.java.jvm import JavaFailed, JavaProcess, start_jvm
 from squall.stores.paths import authority_of, check_below, default_scheme, folder_of, scheme_of
+from squall.stores.private import require_private
 from squall.stores.renaming import RenamingFiles
-from squall_io.spark.session.jvm import JavaFailed, JavaProcess, start_jvm
-from squall_io.spark.session.request import HADOOP_PREFIX
-from squall_io.spark.stores.java_calls import translated_errors
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 #: Bytes that one call reads from the JVM. Py4J transfers them as text, so a large file is read in pieces.
 _SLICE: Final = 1 << 20
@@ -73,8 +71,8 @@ class Jvm:
         self._process = process
 
     @classmethod
-    def of_session(cls, session: SparkSession) -> Jvm:
-        """Return the JVM of a classic session, with a copy of its Hadoop configuration. Raises `FilesUnavailable` if the
+    def of_session(cls, session: Any) -> Jvm:
+        """Return the JVM of a classic `SparkSession`, with a copy of its Hadoop configuration. Raises `FilesUnavailable` if the
         session was stopped.
         """
         with translated_errors("cannot use the JVM of the Spark session"):
@@ -106,6 +104,11 @@ class Jvm:
         except BaseException:
             process.stop()
             raise
+
+    @property
+    def ended(self) -> bool:
+        """Whether the JVM that `own` started has ended."""
+        return self._process is not None and self._process.ended
 
     def lent(self) -> Jvm:
         """Return the same JVM for a caller that must not end it."""
@@ -196,6 +199,22 @@ class HadoopFiles(RenamingFiles):
         with self._translated_errors("delete", path):
             self._require_writable()
             self._system.delete(self._at(path), True)
+
+    def make_private(self) -> None:
+        """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
+        with self._translated_errors("make folder", ""):
+            java, folder = self._jvm.java.org.apache.hadoop, self._at("")
+            if not self._system.exists(folder):
+                self._system.mkdirs(folder, java.fs.permission.FsPermission("700"))
+            status = self._system.getFileStatus(folder)
+            user = str(java.security.UserGroupInformation.getCurrentUser().getShortUserName())
+            require_private(
+                self.root,
+                user,
+                str(status.getOwner()),
+                int(status.getPermission().toShort()),
+                is_folder=bool(status.isDirectory()),
+            )
 
     def close(self) -> None:
         """Close the connections, and end the JVM if `Jvm.own` started it."""
