@@ -179,7 +179,8 @@ def test_very_many_keys_may_change_in_one_epoch(tmp_path: Path, count: int) -> N
         builder.set_bolt("count", Count(), 2).fields_grouping("pass", "word")
         return builder.build()
 
-    conf = conf_at(tmp_path, 3_600.0)  # the epoch ends with the input
+    # The epoch ends with the input.
+    conf = conf_at(tmp_path, 3_600.0, **{"topology.epoch.uncommitted": count + 1})
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(), conf)
         cluster.advance(10)
