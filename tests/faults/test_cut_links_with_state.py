@@ -1,4 +1,4 @@
-"""Links between the workers of a topology with state break, lose and garble bytes, or are cut for long: each tuple counts once."""
+"""Links between the workers of a topology with state break, lose and garble bytes, or are cut: each tuple counts once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from tests.faults.running import Surroundings, cluster_without_leaks
 from tests.local_cluster.staged_words import StagedRows, shown_rows
 from tests.local_cluster.words_with_state import Count, Finite, eventually, expected_rows, words_to_rows
 
-pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.soak]  # tests/worker loses and doubles messages
+pytestmark = [
+    pytest.mark.faults,
+    pytest.mark.slow,
+    pytest.mark.soak,
+]  # tests/worker loses and doubles messages
 
 
 def broken(links: Links, first: str, second: str) -> None:
@@ -54,7 +58,9 @@ def test_each_tuple_counts_once_whatever_a_link_does(
         for _ in range(3):
             before = len(list((rows / "shown").glob("*")))
             eventually(lambda before=before: len(list((rows / "shown").glob("*"))) > before)  # type: ignore[misc]
-            assert cluster.status("words").state == "ACTIVE", "it was faster than the faults: give it more tuples"
+            assert cluster.status("words").state == "ACTIVE", (
+                "it was faster than the faults: give it more tuples"
+            )
             first, second = (each.worker for each in cluster.workers("words"))
             fault(links, first, second)
             links.heal()

@@ -14,9 +14,7 @@ from tests.local_cluster.words_with_state import Count, Words, counts, expected,
 from topology_api import Topology
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 40))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 40))])
 def test_pauses_rebalances_and_kills_at_any_moment_of_an_epoch_lose_and_double_nothing(
     tmp_path: Path, seed: int
 ) -> None:

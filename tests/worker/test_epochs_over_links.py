@@ -109,7 +109,7 @@ def test_a_process_to_which_nothing_was_sent_begins_with_the_last_commit(tmp_pat
 def test_what_comes_while_tasks_are_opened_for_a_rewind_is_not_executed_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tasks with threads are opened while messages arrive, and a worker that hears of the rewind later sends tuples meanwhile."""
+    """Tasks with threads are opened while messages arrive; a worker that hears of the rewind later still sends tuples."""
     hosts = {"a": ["words/0"], "b": ["count/0"], "c": ["count/1"], "d": ["words/1", "pass/0", "pass/1"]}
     net = net_of(tmp_path, InMemory(), hosts=hosts)
     net.start()

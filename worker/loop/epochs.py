@@ -112,8 +112,8 @@ class Epochs:
         self.readers: dict[int, list[int]] = {}
         #: The number of the last rewind whose first step was taken here.
         self.rewind = 0
-        #: Frames and messages of lower rewind numbers are void. The tasks here are new objects before their participants hear of
-        #: the rewind: where tasks have threads, these are opened meanwhile.
+        #: Frames and messages of lower rewind numbers are void: the tasks here are new objects already, also while these are
+        #: being opened in their threads, and their participants have not heard of the rewind.
         self.oldest = 0
         #: How many tasks each component has in the last commit.
         self.counts: dict[str, int] = {}
