@@ -114,9 +114,9 @@ def test_at_whichever_step_of_an_epoch_a_process_dies_each_tuple_counts_once(
     draw, total = Random(seed), 1_000
     plan, rows = tmp_path / "plan", tmp_path / "rows"
     often = ("put_if_absent", "the file")  # a process reads and sweeps less often
-    failpoints.plan(
-        plan, {step: draw.choice([1, 2, 4]) if any(map(step.count, often)) else 1 for step in steps}
-    )
+    numbers = {step: draw.choice([1, 2, 4]) if any(map(step.count, often)) else 1 for step in steps}
+    # The last step is behind a commit, so that there are snapshots to read.
+    failpoints.plan(plan, {**numbers, "after the file was shown": 2})
     with cluster_without_leaks(tmp_path) as cluster:
         topology = words_to_rows(Finite(total, 400), DyingCount(str(plan)), DyingRows(str(rows), str(plan)))
         cluster.submit(topology, conf_at(tmp_path, **{"topology.workers": 2}))
