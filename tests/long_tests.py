@@ -17,7 +17,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/repository/test_cluster_document.py": "runs all commands of docs/cluster.md: nine daemons and a failover",
     "tests/repository/test_documentation_blocks.py": "runs every command of a page, which starts and ends a cluster",
     "tests/simulation/test_simulated_clusters.py": "plays 30 seeded clusters at 100 ms each",
-    "tests/epochs/test_epoch_mutants.py": "with --soak: plays up to 3,000 seeded topologies at 30 ms each for one mutant",
+    "tests/epochs/test_epoch_mutants.py": "with --soak: plays up to 4,000 seeded topologies at 15 ms each for one mutant",
     "tests/epochs/test_epoch_simulation.py": "plays 200 seeded topologies at 30 ms each",
     "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",

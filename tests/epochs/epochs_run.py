@@ -4,6 +4,7 @@
     python -m tests.epochs.epochs_run --seed 4711               # one seed, step by step
     python -m tests.epochs.epochs_run --seed 4711 --shrink      # and the fewest steps with which it breaks
     python -m tests.epochs.epochs_run --mutant NAME             # until a guard that was removed is missed
+    python -m tests.epochs.epochs_run --mutants --jobs 2        # each guard in turn, and how long it took
 
 Must not know: what an epoch is.
 """
@@ -71,10 +72,10 @@ def shrunk(broken: EpochRun) -> EpochRun:
     return best
 
 
-def row(first: int, step: int, seconds: float, keep_going: bool) -> tuple[int, int, int, int]:
-    """Every n-th seed until the time is over; return runs, events, commits, broken runs."""
+def row(first: int, step: int, seconds: float, keep_going: bool) -> tuple[int, int, int, int, float]:
+    """Every n-th seed until the time is over; return runs, events, commits, broken runs, and seconds of CPU."""
     runs = events = commits = broken = 0
-    began, seed = time.monotonic(), first
+    began, used, seed = time.monotonic(), time.process_time(), first
     while time.monotonic() - began < seconds:
         found = run(seed)
         runs, events, commits = runs + 1, events + found.events, commits + found.commits
@@ -84,7 +85,7 @@ def row(first: int, step: int, seconds: float, keep_going: bool) -> tuple[int, i
             if not keep_going or broken >= MOST_BROKEN:
                 break
         seed += step
-    return runs, events, commits, broken
+    return runs, events, commits, broken, time.process_time() - used
 
 
 def many(first: int | None, seconds: float, jobs: int, keep_going: bool) -> int:
@@ -93,12 +94,39 @@ def many(first: int | None, seconds: float, jobs: int, keep_going: bool) -> int:
     began = time.monotonic()
     with get_context("fork").Pool(jobs) as pool:
         rows = pool.starmap(row, [(begin + job, jobs, seconds, keep_going) for job in range(jobs)])
-    runs, events, commits, broken = map(sum, zip(*rows))
+    runs, events, commits, broken, used = map(sum, zip(*rows))
+    took = time.monotonic() - began
     print(
-        f"{runs} runs from seed {begin} on in {time.monotonic() - began:.0f} s: {events:,} events, {commits:,} commits;"
-        f" {broken} broken"
+        f"{runs} runs from seed {begin} on in {took:.0f} s: {events:,} events, {commits:,} commits; {broken} broken\n"
+        f"{60 * runs / took:,.0f} seeds a minute with {jobs} processes; {1000 * used / runs:.1f} s of CPU per 1,000 seeds"
     )
     return int(broken > 0)
+
+
+def timed(name: str, first: int, seconds: float) -> tuple[str, int | None, float]:
+    """Search until a removed guard is missed; return the seed (None: not missed in these seconds of CPU), and the seconds."""
+    began = time.process_time()
+    with mutated(name):
+        seed = first
+        while (used := time.process_time() - began) < seconds:
+            if run(seed).problem is not None:
+                return name, seed, time.process_time() - began
+            seed += 1
+    return name, None, used
+
+
+def each_mutant(first: int, seconds: float, jobs: int) -> int:
+    """Remove each guard in turn; print how long it took until it was missed, and those that were not."""
+    late = 0
+    with get_context("fork").Pool(jobs) as pool:
+        found = pool.starmap(timed, [(name, first, seconds) for name in sorted(MUTANTS)], chunksize=1)
+    for name, seed, used in sorted(found, key=lambda each: each[2]):
+        late += seed is None
+        print(f"{used:6.1f} s of CPU  {'NOT MISSED' if seed is None else f'seed {seed}':>16}  {name}")
+    print(
+        f"{len(found) - late} of {len(found)} guards are missed within {seconds:.0f} s of CPU when they are removed"
+    )
+    return int(late > 0)
 
 
 def find(name: str, first: int, most: int) -> EpochRun | None:
@@ -125,7 +153,12 @@ def main() -> int:
     parser.add_argument(
         "--mutant", choices=sorted(MUTANTS), help="remove this guard, and search until it is missed"
     )
+    parser.add_argument(
+        "--mutants", action="store_true", help="remove each guard in turn, for --seconds each"
+    )
     options = parser.parse_args()
+    if options.mutants:
+        return each_mutant(options.first or 0, options.seconds, options.jobs)
     if options.mutant is not None:
         missed = find(options.mutant, options.first or 0, 100_000)
         print(missed)

@@ -12,7 +12,7 @@ from tests.epochs.epoch_mutants import MUTANTS, QUICK
 from tests.epochs.epochs_run import find
 
 #: Seeds for mutants of which any run misses the guard soon, and for those that need two faults at the right moments.
-FEW, MANY = 60, 3000
+FEW, MANY = 60, 4000
 
 
 @pytest.mark.parametrize("name", sorted(QUICK))

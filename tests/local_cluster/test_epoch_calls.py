@@ -401,6 +401,7 @@ def test_a_value_of_another_type_is_found_before_it_is_committed(tmp_path: Path)
         status = cluster.last_status("words")
     assert status.state == "FAILED"
     text = status.errors[-1].render()
+    assert "component 'bolt'" in text
     assert "the value of state 'numbers', key 'w0', cannot be kept as list[int]" in text
 
 

@@ -148,7 +148,10 @@ class ManyItems(StatefulBolt):
             self.items[number] = number
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(500_000, marks=[pytest.mark.soak, pytest.mark.slow])])
+@pytest.mark.parametrize(
+    "count",
+    [2_000, pytest.param(500_000, marks=[pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(1_200)])],
+)
 def test_a_map_of_very_many_items_under_one_key_goes_on(tmp_path: Path, count: int) -> None:
     for tuples in (1, 2):
         with LocalCluster(simulated_time=True) as cluster:
@@ -169,7 +172,8 @@ class OwnKeys(Pass):
 
 
 @pytest.mark.parametrize(
-    "count", [3_000, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.slow])]
+    "count",
+    [3_000, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.slow, pytest.mark.timeout(1_200)])],
 )
 def test_very_many_keys_may_change_in_one_epoch(tmp_path: Path, count: int) -> None:
     def topology() -> Topology:
@@ -179,7 +183,8 @@ def test_very_many_keys_may_change_in_one_epoch(tmp_path: Path, count: int) -> N
         builder.set_bolt("count", Count(), 2).fields_grouping("pass", "word")
         return builder.build()
 
-    conf = conf_at(tmp_path, 3_600.0)  # the epoch ends with the input
+    # The epoch ends with the input.
+    conf = conf_at(tmp_path, 3_600.0, **{"topology.epoch.uncommitted": count + 1})
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology(), conf)
         cluster.advance(10)
@@ -235,6 +240,22 @@ def test_a_snapshot_that_is_not_what_was_committed_is_named_and_nothing_runs(
         status = cluster.last_status("words")
         assert status.state == "FAILED"
         assert f"snapshot {newest.name} is damaged" in status.errors[-1].render()
+
+
+def test_snapshots_of_a_newer_release_are_named_and_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(simulated_time=True) as cluster, monkeypatch.context() as patch:
+        patch.setattr("worker.epochs.snapshot_files._HEAD", b"SQEP99\n")
+        cluster.submit(words(Words(100), Pass(), Count()), conf_at(tmp_path))
+        cluster.advance(1.1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf_at(tmp_path))
+        cluster.advance(1)
+        status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        text = status.errors[-1].render()
+        assert "begins with b'SQEP99\\n'" in text and "another version of Squall has written it" in text
 
 
 @pytest.mark.parametrize("call", ["fsync", "link"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
-from local_cluster.testing import TICK, Pause, complete_topology, run_bolt
+from local_cluster.testing import TICK, Pause, ScriptedSpout, complete_topology, run_bolt
 from topology_api import (
     BroadcastState,
     FailTuple,
@@ -387,6 +387,16 @@ def test_a_value_that_is_changed_behind_its_state_is_found(words: tuple[str, ...
     ):
         run_bolt(Keeps(), [(word,) for word in words], source_fields="word")
     assert run_bolt(Keeps(), [("read",), ("read",), ("kept",), ("kept",)], source_fields="word").state("kept")
+
+
+def test_a_topology_in_a_test_finds_a_value_that_is_changed_behind_its_state() -> None:
+    builder = TopologyBuilder("keeps")
+    builder.set_spout("words", ScriptedSpout("word", [("read",), ("change",)]))
+    builder.set_bolt("keeps", Keeps()).fields_grouping("words", "word")
+    with pytest.raises(
+        StateError, match=r"component 'keeps' .*execute\(\) changed the value of state 'numbers'"
+    ):
+        complete_topology(builder.build())
 
 
 def test_a_value_that_cannot_be_kept_fails_the_call_that_made_it() -> None:

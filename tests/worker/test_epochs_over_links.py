@@ -16,6 +16,7 @@ from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
 from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
 from worker.loop.epoch_worker import EpochWorker
+from worker.loop.task_table import TaskTable
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
@@ -102,6 +103,48 @@ def test_a_process_to_which_nothing_was_sent_begins_with_the_last_commit(tmp_pat
     net.kill("b")
     net.restart("b")
     run(net, 20, 300)
+    assert counts_of(net) == wanted(300)
+
+
+def test_what_comes_while_tasks_are_opened_for_a_rewind_is_not_executed_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks with threads are opened while messages arrive; a worker that hears of the rewind later still sends tuples."""
+    hosts = {"a": ["words/0"], "b": ["count/0"], "c": ["count/1"], "d": ["words/1", "pass/0", "pass/1"]}
+    net = net_of(tmp_path, InMemory(), hosts=hosts)
+    net.start()
+    net.run(1)
+    late, slow = net.nodes["d"].worker, net.nodes["b"].worker
+    assert isinstance(slow, EpochWorker)
+    before, tasks = slow.epochs.rewind, list(slow.tasks.values())
+    of_old_tasks = property(lambda table: list(table.by_id.values()) == tasks)
+    monkeypatch.setattr(slow.table, "__class__", type("SlowTable", (TaskTable,), {"opened": of_old_tasks}))
+    monkeypatch.setattr(late, "take_messages", lambda: False)
+    net.kill("c")
+    net.restart("c")
+    assert net.run(1, lambda: slow.epochs.rewind > before)
+    executed = late.tasks[net.tasks[2].task].executed
+    net.run(0.1)
+    assert late.tasks[net.tasks[2].task].executed > executed, "nothing was sent meanwhile"
+    monkeypatch.undo()
+    run(net, 20, 300)
+    net.run(3)
+    assert counts_of(net) == wanted(300)
+
+
+def test_what_comes_to_a_worker_that_follows_an_assignment_before_others_is_void(tmp_path: Path) -> None:
+    """Its tasks are new objects already, and the rewind that begins the assignment comes when the coordinator follows it."""
+    hosts = {"a": ["words/0"], "b": ["count/0", "count/1"], "d": ["words/1", "pass/0", "pass/1"]}
+    net = net_of(tmp_path, InMemory(), hosts=hosts)
+    net.start()
+    net.run(1)
+    net.version += 1
+    for name in ("b", "d", "a"):
+        net.tell_one(name)
+        net.nodes[name].worker.replan(net.plan(name, net.incarnations[name]))
+        net.run(0.1)
+    run(net, 20, 300)
+    net.run(3)
     assert counts_of(net) == wanted(300)
 
 

@@ -112,6 +112,9 @@ class Epochs:
         self.readers: dict[int, list[int]] = {}
         #: The number of the last rewind whose first step was taken here.
         self.rewind = 0
+        #: Frames and messages of lower rewind numbers are void: the tasks here are new objects already, also while these are
+        #: being opened in their threads, and their participants have not heard of the rewind.
+        self.oldest = 0
         #: How many tasks each component has in the last commit.
         self.counts: dict[str, int] = {}
         #: The snapshots of a task's component in the last commit.
@@ -172,6 +175,7 @@ class Epochs:
             if task in here and participant.task == self.names[task]
         }
         self.early.clear()
+        self.oldest = self.rewind + 1  # an assignment begins with a rewind
 
     def void(self, epoch: int) -> None:
         """The tasks are about to be closed, and an epoch is the last commit: ack what is committed."""
@@ -259,6 +263,8 @@ class Epochs:
 
     def admit(self, frame: EpochFrame) -> None:
         """A frame has come from another worker. Frames of an older rewind are refused, those of a newer one wait."""
+        if frame.rewind < self.oldest:
+            return
         item = frame.item
         targets = self.readers.get(item.source, []) if isinstance(item, EpochBarrier) else [item.target]
         for target in targets:
@@ -317,8 +323,8 @@ class Epochs:
 
     def message(self, name: str, message: ToTask) -> None:
         """Deliver a message of the coordinator to a task here."""
-        if name not in self.by_name:
-            return  # of an assignment that is not followed any more
+        if name not in self.by_name or message.rewind < self.oldest:
+            return  # of an assignment that is not followed any more, or of before a rewind
         task = self.tasks[self.by_name[name]]
         if isinstance(message, EpochsOver) and not self.rewind:
             self.rewind = message.rewind  # this process was started when the log had already ended
@@ -347,7 +353,7 @@ class Epochs:
 
     def begin_rewind(self, message: RestoreTask) -> None:
         """The tasks here take the first step of a rewind."""
-        self.rewind = message.rewind
+        self.rewind = self.oldest = message.rewind
         self.halted, self.last_epoch, self.over = False, 0, False
         self.ending, self.rewind_since = None, self.now()
         self.activity.restart()
