@@ -15,6 +15,7 @@ from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import Fields
 from topology_api.groupings import Grouping
+from topology_api.epoch_rules import groups_problems
 from topology_api.guarantees import requirement_problems
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
@@ -78,7 +79,7 @@ class TopologyBuilder:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)
         components = tuple(replace(spec, conf=json_copy(spec.conf)) for spec in specs)
         made = Topology(self.name, json_copy(conf), components, build.pickles)
-        if problems := [*requirement_problems(made, conf, complete=False)]:
+        if problems := [*requirement_problems(made, conf, complete=False), *groups_problems(made, conf)]:
             raise InvalidTopology(problems, self.name)
         return made
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from worker.epochs.snapshot_files import SnapshotLink, TaskSnapshot
+from worker.routing.key_groups import GroupRange
 
 #: The most files.
 LONGEST: Final = 20
@@ -25,6 +26,8 @@ class SnapshotChain:
         self.links: list[SnapshotLink] = []
         #: How many cells the whole one holds.
         self.cells = 0
+        #: The key groups of the task's keys, which the files are in the order of; None: they are not divided into groups.
+        self.groups: GroupRange | None = None
 
     def restore(self, snapshot: TaskSnapshot | None, submission: str) -> None:
         """Begin with a snapshot that was read."""

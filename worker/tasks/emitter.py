@@ -164,7 +164,7 @@ class Emitter:
         for output in self.outputs.values():
             every = [*output.fixed, *output.direct.values()]
             for route in output.picked:
-                every += route.every if isinstance(route, ShuffleRoute) else route.boxes  # type: ignore[attr-defined]
+                every += route.every  # type: ignore[attr-defined]
             for custom in output.many:
                 every += custom.boxes.values()
             found.update((id(box), box) for box in every)
