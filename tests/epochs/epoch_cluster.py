@@ -370,7 +370,9 @@ class Cluster:
 
         def read() -> Any:
             try:
-                return [read_chain(file, self.data_of) for file in effect.files.values()]
+                wanted = task.numbers.wanted(effect.files)
+                labelled = wanted is not None
+                return [read_chain(file, self.data_of, wanted, labelled) for file in effect.files.values()]
             except BadSnapshot as error:
                 self.log(str(error))
                 return None
