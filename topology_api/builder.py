@@ -12,10 +12,10 @@ from dataclasses import replace
 from topology_api import inspection, topology
 from topology_api.components import Bolt, Spout
 from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
+from topology_api.epoch_rules import groups_problems
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import Fields
 from topology_api.groupings import Grouping
-from topology_api.epoch_rules import groups_problems
 from topology_api.guarantees import requirement_problems
 from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy

@@ -213,8 +213,8 @@ _TABLE = (
     ),
     Option(
         "topology.state.groups", (int,), 1024, "groups", "topology",
-        "With topology.state.path: into how many groups the keys of each stateful bolt are divided. A group moves as a whole, so "
-        "no stateful bolt can have more tasks. Fixed once something is committed.",
+        "With topology.state.path: into how many groups the keys of each stateful bolt are divided. A group moves as a whole, "
+        "so no stateful bolt can have more tasks. Fixed once something is committed.",
         _whole(1, MAX_GROUPS, "groups"),
     ),
     Option(

@@ -1,7 +1,7 @@
-"""How simulated tasks begin where their component had another number of tasks: with the keys of their groups, as workers do.
+"""How simulated tasks begin where their component had another number of tasks: with the keys of their groups, as in workers.
 
-What is chosen and read is decided by the real functions; a simulated task's state is simpler than a real one's, so it is divided
-here.
+What is chosen and read is decided by the real functions; a simulated task's state is simpler than a real one's, so it is
+divided here.
 """
 
 from __future__ import annotations

@@ -156,7 +156,9 @@ class SimulatedTask:
         made = self.numbers.merge(snapshots)
         counts = made.state["counts"]
         made.ended = [
-            each for each in made.ended if counts[each.partition("/")[0]] == self.counts[each.partition("/")[0]]
+            each
+            for each in made.ended
+            if counts[each.partition("/")[0]] == self.counts[each.partition("/")[0]]
         ]
         return made
 

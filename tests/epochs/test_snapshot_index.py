@@ -50,7 +50,9 @@ def places(snapshot: TaskSnapshot) -> list[tuple[int, int]]:
     return [tuple(part["at"]) for part in snapshot.parts]
 
 
-@given(st.lists(PARTS, min_size=1, max_size=3), RANGES, st.sampled_from([0, 100, 10**6]), st.integers(0, 10**6))
+@given(
+    st.lists(PARTS, min_size=1, max_size=3), RANGES, st.sampled_from([0, 100, 10**6]), st.integers(0, 10**6)
+)
 @settings(deadline=None)
 def test_exactly_the_parts_that_may_have_one_of_the_groups_are_read_in_their_order(
     files: list[list[GroupRange | None]], wanted: GroupRange, at_once: int, block: int
@@ -83,10 +85,13 @@ def test_of_a_large_file_a_third_of_the_groups_costs_a_third_of_the_bytes() -> N
     found = read_chain(file, folder.read, GroupRange(0, GROUPS // 3, GROUPS))
     assert len(found.parts) == 2 * (GROUPS // 3) + 1
     read = sum(
-        len(folder.files[name][offset:]) if length is None else length for name, offset, length in folder.reads
+        len(folder.files[name][offset:]) if length is None else length
+        for name, offset, length in folder.reads
     )
     assert size / 4 < read < size / 2
-    assert len(folder.reads) == 3, "the tail, and the first third of each state; the part for all is between them"
+    assert len(folder.reads) == 3, (
+        "the tail, and the first third of each state; the part for all is between them"
+    )
 
 
 @pytest.mark.parametrize("wanted", [None, GroupRange(10, 20, GROUPS)])

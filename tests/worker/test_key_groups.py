@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,7 +27,7 @@ def test_the_ranges_of_all_tasks_follow_each_other_and_none_is_empty(division: t
     tasks, groups = division
     ranges = [range_of(index, tasks, groups) for index in range(tasks)]
     assert (ranges[0].first, ranges[-1].end) == (0, groups)
-    assert all(before.end == after.first for before, after in zip(ranges, ranges[1:]))
+    assert all(before.end == after.first for before, after in pairwise(ranges))
     sizes = [each.end - each.first for each in ranges]
     assert min(sizes) >= 1
     assert max(sizes) - min(sizes) <= 1
@@ -35,7 +37,9 @@ def test_the_ranges_of_all_tasks_follow_each_other_and_none_is_empty(division: t
 def test_each_key_is_in_exactly_one_task_that_of_its_group(division: tuple[int, int], key: object) -> None:
     tasks, groups = division
     group, index = group_of(key, groups), task_of(key, tasks, groups)
-    owners = [at for at in range(tasks) if range_of(at, tasks, groups).covers(GroupRange(group, group + 1, groups))]
+    owners = [
+        at for at in range(tasks) if range_of(at, tasks, groups).covers(GroupRange(group, group + 1, groups))
+    ]
     assert owners == [index] == [owner_of(group, tasks, groups)]
     assert by_group(range(tasks), groups)[group] == index, "the list that the routes have"
 
@@ -71,7 +75,7 @@ def test_a_range_is_cut_into_pieces_that_follow_each_other(
     own = range_of(data.draw(st.integers(0, tasks - 1)), tasks, groups)
     pieces = cut(own, data.draw(st.integers(1, min(own.end - own.first, 100))))
     assert (pieces[0].first, pieces[-1].end) == (own.first, own.end)
-    assert all(before.end == after.first for before, after in zip(pieces, pieces[1:]))
+    assert all(before.end == after.first for before, after in pairwise(pieces))
     assert all(each.first < each.end for each in pieces)
     assert pieces[0].joined(pieces[-1]) == own
 

@@ -226,9 +226,7 @@ def test_where_the_input_of_some_tasks_has_ended_the_change_is_refused() -> None
         Rescale(plan, counts_of(plan, keeps=2), GROUPS).begin("keeps/0", old)
 
 
-def files_of(
-    count: int, groups: int = GROUPS, ending: tuple[int, ...] = ()
-) -> dict[str, SnapshotFile]:
+def files_of(count: int, groups: int = GROUPS, ending: tuple[int, ...] = ()) -> dict[str, SnapshotFile]:
     """What a commit says of the snapshots of `keeps`; without groups as an earlier release has written them."""
     return {
         f"keeps/{at}": SnapshotFile(

@@ -423,9 +423,7 @@ class Coordinator:
         finished = tuple(sorted(self.finished))
         files = {**left_behind(view.newest, self.tasks), **self.files}
         return self.write(
-            CommitRecord(
-                self.writer.new_token(), view.next_epoch, view.rewind, files, finished, self.groups
-            )
+            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished, self.groups)
         )
 
     def may_commit(self) -> bool:

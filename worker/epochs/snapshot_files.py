@@ -153,9 +153,7 @@ class SnapshotData:
         return SnapshotFile(self.name, self.digest, self.since, self.tail, self.groups, self.ending)
 
 
-def encode_snapshot(
-    snapshot: TaskSnapshot, groups: GroupRange | None = None
-) -> tuple[SnapshotFile, bytes]:
+def encode_snapshot(snapshot: TaskSnapshot, groups: GroupRange | None = None) -> tuple[SnapshotFile, bytes]:
     """Return what a commit says of a file that holds a snapshot with all its parts, and the bytes of the file. The parts may
     have labels (`read_chain`); without a label they are for all tasks.
     """

@@ -1,8 +1,8 @@
 """The index of a snapshot's file: which key groups its blocks hold, so that a task reads those of its own groups only.
 
-A block is some of the file's pieces, one after the other. The pieces of a state come in the order of their groups, so the groups
-of a task are in few blocks. Each block has a digest of its own, and the digest of a file is that of its index: so what is read
-is checked, however little it is.
+A block is some of the file's pieces, one after the other. The pieces of a state come in the order of their groups, so the
+groups of a task are in few blocks. Each block has a digest of its own, and the digest of a file is that of its index: so
+whatever is read is checked.
 Must not know: stores, what pieces hold.
 """
 

@@ -125,7 +125,8 @@ class EpochFiles:
         self, files: Mapping[str, SnapshotFile], rewind: int, wanted: GroupRange | None = None
     ) -> list[TaskSnapshot]:
         """Read the snapshots of a commit for a rewind, whose record stands in the log. `wanted`: only what these key groups
-        have; each part says which groups it has. Raises BadSnapshot, FilesError; FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
+        have; each part says which groups it has. Raises BadSnapshot, FilesError; FilesUnavailable if the record is not there,
+        so that this is another folder than that of the coordinator.
         """
         self.doing = f"reading snapshots in {self.folder}"
         if not self.files.exists(record_path(rewind)):

@@ -2,9 +2,9 @@
 
 Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
 for their next try. Those of a stateful bolt move in groups (`worker.routing.key_groups`), so a task reads only the snapshots of
-the tasks that had one of its groups, and of these only what its groups have. All else that a task held goes to the task of the same index, modulo the number of tasks now. The tasks of
-a spout all begin with the positions of those before, which the spout merges. A bolt whose tuples had no keys, and have some in
-this version of the topology, is divided by them, too.
+the tasks that had one of its groups, and of these only what its groups have. All else that a task held goes to the task of the
+same index, modulo the number of tasks now. The tasks of a spout all begin with the positions of those before, which the spout
+merges. A bolt whose tuples had no keys, and have some in this version of the topology, is divided by them, too.
 Must not know: files, links, objects of tasks.
 """
 
@@ -347,9 +347,7 @@ def has_own(name: str, files: Mapping[str, SnapshotFile], own: GroupRange | None
     return own is None or len(files) == 1 or files[name].groups == own
 
 
-def range_wanted(
-    name: str, files: Mapping[str, SnapshotFile], own: GroupRange | None
-) -> GroupRange | None:
+def range_wanted(name: str, files: Mapping[str, SnapshotFile], own: GroupRange | None) -> GroupRange | None:
     """Return the groups that a task needs of the snapshots that `files_for` has named; None: it needs all that they hold."""
     if own is None or (set(files) == {name} and (files[name].groups is None or files[name].groups == own)):
         return None

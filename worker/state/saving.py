@@ -188,9 +188,7 @@ class StateSaving:
         for self.at_hand, share in shares.in_order():
             yield share
 
-    def plain_parts(
-        self, handle: StateHandle, share: list[Any], put: Callable[..., int]
-    ) -> Iterator[Part]:
+    def plain_parts(self, handle: StateHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
         """Yield cells one by one, as they are: those that have changed since are frozen."""
         frozen, waiting, whole = handle.frozen, handle.waiting, self.whole
         while share:
@@ -209,9 +207,7 @@ class StateSaving:
                 size += put(part, cell, self.present(handle, cell), False)
             yield part
 
-    def parts_of_maps(
-        self, handle: MapHandle, share: list[Any], put: Callable[..., int]
-    ) -> Iterator[Part]:
+    def parts_of_maps(self, handle: MapHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
         """Yield the items of some keys; those of a key may be many."""
         frozen, part, size = handle.frozen, begin_part(handle), 0
         while share:

@@ -18,7 +18,7 @@ from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from topology_api.wording import class_name
 from worker.routing.outbox import Outbox
-from worker.routing.router import Route, Row, ShuffleRoute, StreamOutput
+from worker.routing.router import Route, Row, StreamOutput
 from worker.tracking.ids import SplitMix, words_of
 from worker.tracking.tracker import Emission, Tracker
 

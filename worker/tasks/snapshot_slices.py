@@ -56,9 +56,7 @@ class SnapshotSlices:
         self.data = SnapshotData(self.chain.groups)
         self.data.whole = False
         # All times of a snapshot are by the wall clock as it is now.
-        self.saving = StateSaving(
-            handles, whole, lambda time: time + ahead, self.data.add, self.chain.groups
-        )
+        self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add, self.chain.groups)
         self.encode_for(SLICE_SECS)
 
     def encode_for(self, seconds: float) -> None:
