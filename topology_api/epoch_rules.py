@@ -62,7 +62,8 @@ def few_groups_problem(bolt: str, tasks: int, groups: int) -> str:
     """Return why a stateful bolt cannot have so many tasks."""
     return (
         f"bolt {bolt!r} would have {tasks:,} tasks, and its keys are divided into {groups:,} groups ({STATE_GROUPS}), so some "
-        f"tasks would have no keys: give it at most {groups:,} tasks, or begin with new state and more groups"
+        f"tasks would have no keys: give it at most {groups:,} tasks, or set more groups and begin at another {STATE_PATH} "
+        "(`--state FOLDER` takes the state along)"
     )
 
 
@@ -70,7 +71,7 @@ def other_groups_problem(before: int, now: int) -> str:
     """Return why a topology whose state has another number of key groups cannot go on from it."""
     return (
         f"its state has {before:,} key groups, and {STATE_GROUPS} is {now:,} now: set it to {before} (the default is "
-        f"{OPTIONS[STATE_GROUPS].default}), or begin with new state: another {STATE_PATH}, or `squall state drop`"
+        f"{OPTIONS[STATE_GROUPS].default}), or begin at another {STATE_PATH} (`--state FOLDER` takes the state along)"
     )
 
 
