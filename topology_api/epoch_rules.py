@@ -50,7 +50,7 @@ def groups_problems(
 
 def groups_of(conf: Mapping[str, Any]) -> int:
     """Return the number of key groups in a merged configuration, also if an earlier release has merged it."""
-    return int(conf.get(STATE_GROUPS, OPTIONS[STATE_GROUPS].default))  # type: ignore[call-overload]
+    return int(conf.get(STATE_GROUPS, OPTIONS[STATE_GROUPS].default))
 
 
 def has_key(keeps: Mapping[str, Any]) -> bool:
@@ -59,7 +59,7 @@ def has_key(keeps: Mapping[str, Any]) -> bool:
 
 
 def few_groups_problem(bolt: str, tasks: int, groups: int) -> str:
-    """Return why a stateful bolt cannot have so many tasks."""
+    """Return why a stateful bolt cannot have as many tasks as asked for."""
     return (
         f"bolt {bolt!r} would have {tasks:,} tasks, and its keys are divided into {groups:,} groups ({STATE_GROUPS}), so some "
         f"tasks would have no keys: give it at most {groups:,} tasks, or set more groups and begin at another {STATE_PATH} "

@@ -41,6 +41,10 @@ class SnapshotFile(Struct, frozen=True):
     #: Whether some of the task's inputs had ended.
     ending: bool = False
 
+    def renamed(self, name: str) -> SnapshotFile:
+        """Return what a commit says of the same file under another name."""
+        return replace(self, name=name)
+
 
 class CommitRecord(Struct, frozen=True, tag="commit"):
     """An epoch counts."""

@@ -273,7 +273,7 @@ class _BlockReader:
 
 
 class ReadFile(Protocol):
-    """Returns bytes of a file from an offset on, at most so many."""
+    """Returns the bytes of a file from an offset on, at most `length` of them."""
 
     def __call__(self, name: str, offset: int = 0, length: int | None = None, /) -> bytes: ...
 

@@ -20,7 +20,7 @@ from worker.routing.key_groups import GroupRange
 
 #: The bytes before a piece: how long it is.
 LENGTH: Final = 8
-#: A block of so many bytes is complete.
+#: A block of this many bytes is complete.
 BLOCK_BYTES: Final = 64 * 1024
 
 

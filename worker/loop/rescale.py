@@ -261,8 +261,8 @@ class KeyShare:
     def part(self, part: Part) -> Part:
         """Return what belongs to this task. A part with keys of its groups only is not opened."""
         part = dict(part)
-        there, own = part.pop(GROUPS, None), self.range
-        if there is not None and own is not None and own.covers(there):
+        there, groups = part.pop(GROUPS, None), self.range
+        if there is not None and groups is not None and groups.covers(there):
             return part
         is_map = part["kind"] == "MapState"
         keys = pickle.loads(part["keys"]) if part["keys"] else []
@@ -338,7 +338,7 @@ def files_for(
     return {
         each: file
         for each, file in files.items()
-        if own.meets(file.groups) or heir_of(index_of(each), count) == int(index)
+        if file.groups is None or own.meets(file.groups) or heir_of(index_of(each), count) == int(index)
     }
 
 

@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from msgspec.structs import replace
-
 from topology_api import SquallError
 from topology_api.wording import listed
 from worker.epochs.log import LogView, PutAnswer
@@ -167,7 +165,7 @@ class StateDrop:
             number = self.view.last + 1
             for name, (snapshot, file, data) in made.items():
                 place = f"{file.digest[:DIGEST_DIGITS]}-{snapshot.task.replace('/', '.')}"
-                edits[name] = replace(file, name=f"{snapshot.epoch}-{number}-{place}")
+                edits[name] = file.renamed(f"{snapshot.epoch}-{number}-{place}")
                 self.files.write_snapshot(edits[name], data)
                 gone.discard(edits[name].name)  # an attempt that was interrupted has written it, too
             return DropRecord(secrets.token_hex(8), dict(edits))

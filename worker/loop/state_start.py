@@ -7,8 +7,6 @@ Must not know: coordinators, tasks.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from squall.packages.state_paths import StateStart
 from squall.stores.opening import default_webhdfs, open_store
 from squall.stores.paths import authority_of, check_path
@@ -45,7 +43,7 @@ def fetch_start(files: EpochFiles, start: StateStart, groups: int) -> CommitReco
         # A whole one, also if it was several files.
         file, data = encode_snapshot(snapshot, there.groups if same else None)
         name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"
-        copies[task] = replace(file, name=name)
+        copies[task] = file.renamed(name)
         files.write_snapshot(copies[task], data)
     divided = groups if same else 0
     return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished, divided)

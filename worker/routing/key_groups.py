@@ -1,7 +1,7 @@
 """Key groups: the shares of the keys that move as a whole when a stateful bolt gets another number of tasks.
 
 The group of a key is its content hash modulo the number of groups, which is fixed for as long as the state lives. Each task
-owns one range of groups, so whoever knows the number of tasks knows where each key is; and the files of tasks, in the order of
+owns one range of groups, so the number of tasks says where each key is; and the files of tasks, in the order of
 groups, can be read range by range.
 Must not know: tasks that run, streams, files.
 """

@@ -180,11 +180,11 @@ class StateSaving:
         holds_items = isinstance(handle, MapHandle) and type(handle.waiting) is not list
         shares = Shares(self.groups, len(cells), MOST_CELLS, holds_items)
         while shares.divides and cells:
-            shares.take(cells[-MOST_DIVIDED:], handle)
+            shares.divide(cells[-MOST_DIVIDED:], handle)
             del cells[-MOST_DIVIDED:]
             yield []
         if not shares.divides:
-            shares.take_all(cells)
+            shares.keep_all(cells)
         for self.at_hand, share in shares.in_order():
             yield share
 

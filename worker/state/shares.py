@@ -7,7 +7,7 @@ Must not know: handles, files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
 from typing import Any, Final
 
@@ -18,7 +18,7 @@ from worker.routing.text_hash import choice_of
 from worker.state.keys import original
 from worker.state.table import StateHandle
 
-#: So many lists are worth the hashing of their cells' keys.
+#: With fewer lists, cells are not divided: to hash their keys does not pay.
 LEAST_LISTS: Final = 3
 
 
@@ -45,10 +45,11 @@ class Shares:
         """Whether cells are divided at all."""
         return len(self.ranges) > 1
 
-    def take(self, cells: list[Any], handle: StateHandle) -> None:
-        """Take some cells. Raises StateError for a key that is not this task's: no task would find it again."""
+    def divide(self, cells: list[Any], handle: StateHandle) -> None:
+        """Divide some cells. Raises StateError for a key that is not this task's: no task would find it again."""
         keys = [cell[0] for cell in cells] if self.items else cells
         groups, adders = self.own.groups, self.adders
+        found: Iterable[int]
         if set(map(type, keys)) == {str}:
             found = map(choice_of, keys, repeat(groups))
         else:
@@ -59,8 +60,8 @@ class Shares:
                 raise self.not_own(cell, group, handle)
             add(cell)
 
-    def take_all(self, cells: list[Any]) -> None:
-        """Take all cells, which are not divided."""
+    def keep_all(self, cells: list[Any]) -> None:
+        """Keep all cells together: they are too few."""
         self.lists[0] = cells
 
     def in_order(self) -> Iterator[tuple[GroupRange, list[Any]]]:
