@@ -12,6 +12,7 @@ from dataclasses import replace
 from topology_api import inspection, topology
 from topology_api.components import Bolt, Spout
 from topology_api.declarer import BoltDeclarer, Declaration, Handle, Input
+from topology_api.epoch_rules import groups_problems
 from topology_api.errors import CannotPack, InvalidTopology
 from topology_api.fields import Fields
 from topology_api.groupings import Grouping
@@ -79,7 +80,7 @@ class TopologyBuilder:
             raise InvalidTopology(problems, self.name if isinstance(self.name, str) else None)
         components = tuple(replace(spec, conf=json_copy(spec.conf)) for spec in specs)
         made = Topology(self.name, json_copy(conf), components, build.pickles)
-        if problems := [*requirement_problems(made, conf, complete=False)]:
+        if problems := [*requirement_problems(made, conf, complete=False), *groups_problems(made, conf)]:
             raise InvalidTopology(problems, self.name)
         return made
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import Bolt
+from topology_api.options import OPTIONS
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
 STATE_WEBHDFS: Final = "topology.state.webhdfs"
+STATE_GROUPS: Final = "topology.state.groups"
 ACKING: Final = "topology.acking"
 EPOCH_SECS: Final = "topology.epoch.secs"
 #: Seconds of an epoch in a topology without a staged sink.
@@ -28,6 +30,48 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
     for spec in topology.bolts:
         if (problem := bolt_problem(topology.load(spec.id))) is not None:
             yield f"component {spec.id!r} {problem[0]}: {problem[1]}"
+    yield from groups_problems(topology, conf)
+
+
+def groups_problems(
+    topology: Topology, conf: Mapping[str, object], tasks: Mapping[str, int] | None = None
+) -> Iterator[str]:
+    """Yield each stateful bolt that has more tasks than there are key groups; nothing if no `topology.state.path` is set.
+    `tasks`: component -> its number of tasks, where that is not the declared one."""
+    groups = conf.get(STATE_GROUPS)
+    if conf.get(STATE_PATH) is None or not isinstance(groups, int):
+        return  # at `build()`, later settings may give them
+    for spec in topology.bolts:
+        count = (tasks or {}).get(spec.id, spec.parallelism)
+        if has_key(spec.keeps) and count > groups:
+            yield few_groups_problem(spec.id, count, groups)
+
+
+def groups_of(conf: Mapping[str, Any]) -> int:
+    """Return the number of key groups in a merged configuration, also if an earlier release has merged it."""
+    return int(conf.get(STATE_GROUPS, OPTIONS[STATE_GROUPS].default))
+
+
+def has_key(keeps: Mapping[str, Any]) -> bool:
+    """Return whether what a component keeps belongs to keys, whose groups its tasks share."""
+    return bool(keeps.get("key"))
+
+
+def few_groups_problem(bolt: str, tasks: int, groups: int) -> str:
+    """Return why a stateful bolt cannot have as many tasks as asked for."""
+    return (
+        f"bolt {bolt!r} would have {tasks:,} tasks, and its keys are divided into {groups:,} groups ({STATE_GROUPS}), so some "
+        f"tasks would have no keys: give it at most {groups:,} tasks, or set more groups and begin at another {STATE_PATH} "
+        "(`--state FOLDER` takes the state along)"
+    )
+
+
+def other_groups_problem(before: int, now: int) -> str:
+    """Return why a topology whose state has another number of key groups cannot go on from it."""
+    return (
+        f"its state has {before:,} key groups, and {STATE_GROUPS} is {now:,} now: set it to {before} (the default is "
+        f"{OPTIONS[STATE_GROUPS].default}), or begin at another {STATE_PATH} (`--state FOLDER` takes the state along)"
+    )
 
 
 def epoch_secs(topology: Topology, conf: Mapping[str, object]) -> float:

@@ -23,6 +23,8 @@ Check = Callable[[object], "str | None"]
 
 # Keys with these prefixes are Squall's and must be in the table; all others are the user's own.
 PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
+#: The most key groups: each sender has a list of this length for each stream into a stateful bolt.
+MAX_GROUPS = 32_768
 MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
 _MAX_TUPLES = 100_000_000
 #: Of a number in a user's own key: Python refuses to write a number of much more bits as text.
@@ -209,6 +211,12 @@ _TABLE = (
         "http://HOST:PORT or https://HOST:PORT; of several NameNodes all, with commas. Null: HDFS is reached by Java, in a JVM "
         "of each worker, for which the extra spark must be installed.",
         _or_null(webhdfs_problem, "by Java"),
+    ),
+    Option(
+        "topology.state.groups", (int,), 1024, "groups", "topology",
+        "With topology.state.path: into how many groups the keys of each stateful bolt are divided. A group moves as a whole, "
+        "so no stateful bolt can have more tasks. Fixed once something is committed.",
+        _whole(1, MAX_GROUPS, "groups"),
     ),
     Option(
         "topology.require", (str, type(None)), None, "", "topology",

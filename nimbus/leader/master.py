@@ -64,6 +64,7 @@ from squall.cluster.registry import Registry
 from squall.cluster.store import Deposed, Store, StoreError, Unavailable
 from squall.reports.events import Event
 from squall.values import Incarnation
+from topology_api.epoch_rules import has_key
 from topology_api.errors import InvalidConfig, NoSuchTopology
 from topology_api.options import OPTIONS
 from topology_api.topology import Topology
@@ -247,8 +248,11 @@ class Nimbus:
         """
         check_wait(wait_secs)
         record = existing_record(self.registry, name)
-        keeping = self._keeping_tasks(record) if parallelism and has_state(record) else ()
-        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping)
+        stateful = parallelism and has_state(record)
+        components = get_description(self.registry.store, record.id)["components"] if stateful else ()
+        keeping = [each["id"] for each in components if each.get("keeps_tasks")]
+        keyed = [each["id"] for each in components if has_key(each.get("keeps", {}))]
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping, keyed)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
         wait = message_timeout(record) if wait_secs is None else wait_secs
@@ -261,11 +265,6 @@ class Nimbus:
             parallelism=rebalancing.changes_of(record, parallelism),
             set_options=rebalanced(record.set_options, workers, parallelism),
         )
-
-    def _keeping_tasks(self, record: TopologyRecord) -> list[str]:
-        """Return the spouts whose number of tasks cannot change."""
-        components = get_description(self.registry.store, record.id)["components"]
-        return [each["id"] for each in components if each.get("keeps_tasks")]
 
     def drain(self, supervisor_id: str, on: bool = True) -> None:
         """Place no more tasks on a supervisor, and move the tasks that run there. If `on` is False, allow new tasks there

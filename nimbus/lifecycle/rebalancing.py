@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nimbus.placement.tasks import count_tasks, highest_task, renumber_tasks
 from squall.cluster.records import TopologyRecord
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, few_groups_problem, groups_of
 from topology_api.options import OPTIONS
 from topology_api.validation import MAX_TASKS, problems_of_parallelism
 
@@ -20,10 +20,14 @@ WORKERS = "topology.workers"
 
 
 def problems_of_rebalance(
-    record: TopologyRecord, workers: object, parallelism: object, keeping: Collection[str]
+    record: TopologyRecord,
+    workers: object,
+    parallelism: object,
+    keeping: Collection[str],
+    keyed: Collection[str] = (),
 ) -> list[str]:
     """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `keeping`: the
-    spouts whose number of tasks cannot change."""
+    spouts whose number of tasks cannot change. `keyed`: the stateful bolts, if the topology keeps its state."""
     problems = []
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
@@ -36,6 +40,11 @@ def problems_of_rebalance(
                 kept_number_problem(name, counts[name], count)
                 for name, count in changes_of(record, parallelism).items()
                 if name in keeping
+            ]
+            problems += [
+                few_groups_problem(name, count, groups_of(record.conf))
+                for name, count in parallelism.items()
+                if name in keyed and count > groups_of(record.conf)
             ]
             problems += _problems_of_ids(record, counts, parallelism)
     return problems

@@ -20,7 +20,7 @@ from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
-from nimbus.submission.keeping import check_start, has_state, problems_of_takeover
+from nimbus.submission.keeping import check_groups, check_start, has_state, problems_of_takeover
 from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_description, put_bundle
@@ -75,6 +75,7 @@ class Intake:
             self.replacements.check(there)
             submission = _with_kept(submission, there)
             self._check_state(there, submission)
+        check_groups(submission)
         record = _record(submission, "", time)
         _check_size(record)
         return there, record

@@ -15,7 +15,7 @@ from nimbus.placement.tasks import count_tasks, number_tasks
 from nimbus.submission.submission import Submission
 from squall.cluster.records import TopologyRecord
 from squall.packages.state_paths import BadStart, StateStart
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, groups_of, groups_problems, other_groups_problem
 from topology_api.errors import InvalidConfig
 from topology_api.state_types import keeping_problems
 
@@ -41,6 +41,13 @@ def check_start(submission: Submission) -> None:
         raise InvalidConfig(problems, f"topology {submission.topology.name!r}")
 
 
+def check_groups(submission: Submission) -> None:
+    """Raise `InvalidConfig` for a submission with more tasks of a stateful bolt than there are key groups."""
+    tasks = count_tasks(number_tasks(submission.topology, submission.options.parallelism))
+    if problems := [*groups_problems(submission.topology, submission.conf, tasks)]:
+        raise InvalidConfig(problems, f"topology {submission.topology.name!r}")
+
+
 def problems_of_takeover(
     there: TopologyRecord, description: Mapping[str, Any], submission: Submission
 ) -> Iterator[str]:
@@ -58,6 +65,8 @@ def problems_of_takeover(
             "and submit the new version then"
         )
         return
+    if (was_divided := groups_of(there.conf)) != (divided := groups_of(submission.conf)):
+        yield other_groups_problem(was_divided, divided)
     old = {each["id"]: each for each in description["components"]}
     counts = count_tasks(there.tasks)
     wanted = count_tasks(number_tasks(submission.topology, submission.options.parallelism))

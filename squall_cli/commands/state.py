@@ -46,6 +46,8 @@ class SavedComponent:
     component: str
     kind: str = "bolt"
     tasks: int = 0
+    #: Into how many key groups its keys are divided; 0: it has no keys, or an earlier release has divided them without groups.
+    groups: int = 0
     keys: int = 0
     timers: int = 0
     parked: int = 0
@@ -106,6 +108,7 @@ COMPONENTS: Final[tuple[TableColumn[SavedComponent], ...]] = (
     TableColumn("COMPONENT", lambda each: each.component, elastic=True),
     TableColumn("KIND", lambda each: (each.kind, "dim"), rank=2),
     TableColumn("TASKS", lambda each: short(each.tasks), number=True),
+    TableColumn("GROUPS", lambda each: whole(each.groups) if each.groups else "", number=True, rank=3),
     TableColumn("KEYS", lambda each: each.of_bolt(each.keys), number=True),
     TableColumn("TIMERS", lambda each: each.of_bolt(each.timers), number=True),
     TableColumn("PARKED", lambda each: parked_cell(each), number=True),
@@ -332,6 +335,8 @@ def components_of(content: EpochContent) -> list[SavedComponent]:
         each = found.setdefault(name, SavedComponent(name))
         each.tasks += 1
         each.bytes += size
+        divided = content.files[task][0].groups
+        each.groups = divided.groups if divided is not None else 0
         if snapshot is None:
             each.damaged += 1
             continue

@@ -375,7 +375,9 @@ class Cluster:
 
         def read() -> Any:
             try:
-                return [read_chain(file, self.data_of) for file in effect.files.values()]
+                wanted = task.numbers.wanted(effect.files)
+                labelled = wanted is not None
+                return [read_chain(file, self.data_of, wanted, labelled) for file in effect.files.values()]
             except BadSnapshot as error:
                 self.log(str(error))
                 return None
@@ -386,9 +388,10 @@ class Cluster:
 
         self.outside.call(task.worker, read, done, None, lasting=False)
 
-    def data_of(self, name: str) -> bytes:
-        """The content of a file."""
-        return self.outside.files.get(name, b"")
+    def data_of(self, name: str, offset: int = 0, length: int | None = None, /) -> bytes:
+        """Bytes of a file."""
+        data = self.outside.files.get(name, b"")[offset:]
+        return data if length is None else data[:length]
 
     def show(self, task: SimulatedTask, effect: TaskEffect) -> None:
         """A call that makes something visible."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.epochs import epoch_mutants_of_log as of_log
 from tests.epochs import epoch_mutants_of_tasks as of_tasks
+from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs import trimming
@@ -26,6 +27,8 @@ from worker.epochs.participant import Participant
 from worker.epochs.sinks import Showing
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SweepFiles
+from worker.loop import rescale
+from worker.routing.key_groups import GroupRange
 
 #: Class or module, name of a method or function, and what makes the mutant's one of it.
 Patch = tuple[Any, str, Callable[[Any], Any]]
@@ -83,7 +86,13 @@ MUTANTS: Final[dict[str, Patch]] = {
     "an heir uses its own token": (Showing, "step", of_tasks.own_token),
     "committed handles are aborted": (AfterCommit, "void", of_tasks.abort_committed),
     "epochs are shown in any order": (AfterCommit, "next", of_tasks.shown_in_any_order),
-    "indices that are gone are forgotten": (SimulatedTask, "choose_files", of_tasks.only_own_index),
+    "indices that are gone are forgotten": (NewNumbers, "inherits", of_tasks.only_own_index),
+    "a task reads its own file only": (rescale, "files_for", of_tasks.own_file),
+    "groups at the edge are not read": (GroupRange, "meets", of_tasks.groups_at_the_edge),
+    "groups at the edge are not divided": (GroupRange, "covers", of_tasks.edges_not_divided),
+    "keys go to other tasks than their rows": (NewNumbers, "owns", of_tasks.any_owner),
+    "rows on their way keep their index": (SimulatedTask, "moved", of_tasks.on_their_way),
+    "changes are on top of another task's": (NewNumbers, "share", of_tasks.chain_of_another),
 }
 
 #: Those of trimming, which `log_simulation` misses.
@@ -108,24 +117,30 @@ QUICK: Final = frozenset(
         "a lost answer counts as not stored",
         "a lost answer counts as stored",
         "a record is put over another",
+        "a task reads its own file only",
         "a snapshot is written before it is encoded",
         "acks again",
         "acks at the barrier",
         "acks of void epochs",
         "an ended input is waited for",
+        "changes are on top of another task's",
         "changes are on top of void ones",
         "committed handles are aborted",
         "completed before all is visible",
         "completed before the commit",
         "dead letters before the commit",
         "doubled frames count twice",
+        "groups at the edge are not divided",
+        "groups at the edge are not read",
         "ended inputs as of later",
         "held frames are released early",
         "held tuples not in the snapshot",
+        "keys go to other tasks than their rows",
         "outboxes not in the snapshot",
         "outcomes are dropped by a rewind",
         "outcomes before the commit",
         "parked tuples not in the snapshot",
+        "rows on their way keep their index",
         "tasks run before all have returned",
         "the barrier behind the outbox",
         "the next barrier before the commit",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
+from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs.after_commit import AfterCommit
@@ -18,7 +19,8 @@ from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Barrier, RestoreTask, Rows, SnapshotMarker
 from worker.epochs.parking import Parking
 from worker.epochs.participant import AckEmissions, FrameAdmission, Participant, TaskPhase
-from worker.epochs.sinks import ReadToken, ShowAnswer, Showing, WriteRows
+from worker.epochs.sinks import ReadToken, ShowAnswer, Showing, WriteRows, heir_of
+from worker.routing.key_hash import key_hash
 
 #: The outside of the run at hand.
 OUTSIDES: Final[list[Outside]] = []
@@ -346,4 +348,50 @@ def shown_in_any_order(old: Any) -> Any:
 
 def only_own_index(old: Any) -> Any:
     """When parallelism shrinks, the outcomes of indices that are gone are forgotten."""
-    return lambda self, files: {n: f for n, f in files.items() if n == self.name}
+    return lambda self, name: name == self.name
+
+
+# Key groups.
+
+
+def own_file(old: Any) -> Any:
+    """A task reads the file of its own index only, although the number of tasks is another one."""
+    return lambda name, files, *args: {each: file for each, file in files.items() if each == name}
+
+
+def groups_at_the_edge(old: Any) -> Any:
+    """A range that has the last group of another one is taken for one that has none of it."""
+    return lambda self, other: (
+        self.groups != other.groups or (self.first < other.end - 1 and other.first < self.end - 1)
+    )
+
+
+def edges_not_divided(old: Any) -> Any:
+    """Parts with the keys of several tasks are taken over as a whole."""
+    return lambda self, other: self.meets(other)
+
+
+def any_owner(old: Any) -> Any:
+    """Keys are divided among tasks without groups, as those of bolts without state, when a task begins."""
+    return lambda self, key: key_hash(key) % self.count == self.index
+
+
+def on_their_way(old: Any) -> Any:
+    """Rows that are on their way go to the task of the same index, whatever their key."""
+
+    def method(self: SimulatedTask, target: str, row: Any) -> str:
+        component, _, number = target.partition("/")
+        return f"{component}/{heir_of(int(number), self.counts[component])}"
+
+    return method
+
+
+def chain_of_another(old: Any) -> Any:
+    """A task with keys of several tasks writes changes on top of the files of the first."""
+
+    def method(self: NewNumbers, snapshots: Any) -> Any:
+        made = old(self, snapshots)
+        made.chain, made.cells = snapshots[0].chain, snapshots[0].cells
+        return made
+
+    return method

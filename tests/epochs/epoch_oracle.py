@@ -13,9 +13,11 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from tests.epochs.epoch_cluster import Cluster
+from tests.epochs.epoch_rescale import GROUPS
 from tests.epochs.epoch_stores import Broken
 from worker.epochs.records import CommitRecord, LogRecord
 from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, read_chain
+from worker.routing.key_groups import task_of
 
 Id = tuple[str, str, int]
 
@@ -33,6 +35,8 @@ class Oracle:
         self.sunk: dict[str, Counter[Id]] = defaultdict(Counter)
         self.letters: dict[str, tuple[str, Id]] = {}
         self.lettered: dict[str, Counter[Id]] = defaultdict(Counter)
+        #: The rows that keys have counted, by component.
+        self.counted: dict[str, set[Any]] = defaultdict(set)
         #: Spout task -> numbers that it has emitted in committed epochs.
         self.emitted: dict[str, list[int]] = {}
         self.acked: dict[str, set[str]] = defaultdict(set)
@@ -66,9 +70,27 @@ class Oracle:
         self.last = snapshots
         for task, snapshot in snapshots.items():
             self.gather(task, snapshot, record.epoch)
+        self.check_keys(snapshots, record.epoch)
         for part in self.plan.parts.values():
             if part.is_sink:
                 self.check_path(part.name, snapshots, record.epoch)
+
+    def check_keys(self, snapshots: dict[str, TaskSnapshot], epoch: int) -> None:
+        """Each key is in the task that gets its rows, and with all rows that were counted before."""
+        counts = Counter(task.partition("/")[0] for task in snapshots)
+        found: dict[str, set[Any]] = defaultdict(set)
+        for task, snapshot in snapshots.items():
+            component, _, index = task.partition("/")
+            if self.plan.parts[component].kind != "count":
+                continue
+            for key, rows in snapshot.state["keys"].items():
+                found[component].update(map(tuple, rows))
+                if task_of(key, counts[component], GROUPS) != int(index):
+                    raise Broken(f"epoch {epoch}: {task} has key {key}, which is another task's")
+        for component, rows in self.counted.items():
+            if rows - found[component]:
+                raise Broken(f"epoch {epoch}: {component} has lost rows: {sorted(rows - found[component])}")
+        self.counted = found
 
     def gather(self, task: str, snapshot: TaskSnapshot, epoch: int) -> None:
         """Take what a snapshot has that is new."""

@@ -178,7 +178,7 @@ class Story:
         cluster.place({task: places[task] for task in cluster.task_names()}, gone)
 
     def plan_change(self, what: str, random: Random) -> None:
-        """Nimbus wants other places, or another number of a sink's tasks."""
+        """Nimbus wants other places, or another number of the tasks of a sink, or of a bolt with keyed state."""
         cluster = self.cluster
         if cluster.on_trial:
             return
@@ -186,10 +186,10 @@ class Story:
         def change() -> None:
             if cluster.change is not change:
                 return
-            sinks = [part for part in cluster.plan.parts.values() if part.is_sink]
+            movable = [part for part in cluster.plan.parts.values() if part.is_sink or part.kind == "count"]
             moved = set()
             if what == "replace":
-                part = random.choice(sinks)
+                part = random.choice(movable)
                 part.parallelism = random.choice((1, 2, 3))
             places = {task: place[0] for task, place in cluster.placement.places.items()}
             changed = {}

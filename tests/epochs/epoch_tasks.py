@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tests.epochs.epoch_rescale import GROUPS, NewNumbers
 from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_topologies import Part
 from topology_api import Replay
@@ -24,6 +25,7 @@ from worker.epochs.participant import Participant, TaskEffect
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
+from worker.routing.key_groups import GroupRange, group_of, task_of
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
@@ -45,8 +47,8 @@ class SimulatedTask:
         self.incarnation = incarnation
         self.line = cluster.line
         assert worker.placement is not None
-        self.counts = counts = worker.placement.counts
-        self.inputs = [f"{source}/{i}" for source in part.sources for i in range(counts[source])]
+        self.counts = worker.placement.counts
+        self.inputs = self.sources()
         self.closing = [f"{part.name}/{i}" for i in range(part.parallelism)] if part.kind == "cycle" else []
         self.participant = Participant(
             self.name,
@@ -56,7 +58,7 @@ class SimulatedTask:
             Emissions(part.rewindable),
             self.choose_files,
         )
-        self.replaced_at_restore = False
+        self.numbers = NewNumbers(self.name, part.kind, part.is_sink)
         self.closed = False
         self.running = False
         self.scheduled = False
@@ -83,29 +85,21 @@ class SimulatedTask:
         #: The keys that have changed since the last marker.
         self.touched: set[int] = set()
 
+    def sources(self) -> list[str]:
+        """The tasks that this one reads, besides itself."""
+        return [f"{source}/{i}" for source in self.part.sources for i in range(self.counts[source])]
+
     # Snapshots.
 
     def choose_files(self, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
-        """A sink's tasks inherit from all that they are the heir of."""
+        """The files with which this task begins."""
         assert self.worker.placement is not None
         self.counts = self.worker.placement.counts
-        if not self.part.is_sink:
-            return {name: file for name, file in files.items() if name == self.name}
-        count = self.counts[self.part.name]
-        mine = {n: f for n, f in files.items() if heir_of(int(n.rpartition("/")[2]), count) == self.index}
-        self.replaced_at_restore = bool(files) and len(files) != count
-        return mine
-
-    def merge(self, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
-        """One snapshot of several tasks."""
-        first, *others = sorted(snapshots, key=lambda each: int(each.task.rpartition("/")[2]))
-        for other in others:
-            first.parked += other.parked
-            first.outcomes += other.outcomes
-        if self.replaced_at_restore:
-            first.ended = []
-            first.state["end_called"] = False
-        return first
+        self.numbers.count = self.counts[self.part.name]
+        if self.inputs != self.sources():
+            self.inputs = self.sources()
+            self.participant.alignment = Alignment(self.inputs + self.closing, self.closing)
+        return self.numbers.choose_files(files)
 
     def content(self) -> TaskSnapshot:
         """What this task's part of a snapshot is."""
@@ -143,12 +137,30 @@ class SimulatedTask:
         changed = {name for name, count in state["counts"].items() if count != self.counts[name]}
         self.ends_sent = {each for each in snapshot.ends_sent if each.partition("/")[0] not in changed}
         for target, _, rows in snapshot.outboxes:
-            component, _, number = target.partition("/")
-            there = f"{component}/{heir_of(int(number), self.counts[component])}"
-            self.outboxes.setdefault(there, deque()).extend(tuple(row) for row in rows)
+            for row in rows:
+                self.outboxes.setdefault(self.moved(target, row), deque()).append(tuple(row))
         for _, rows in snapshot.recorded:  # they belong to no window of credit
             self.inbox.append(("", Rows(tuple(tuple(row) for row in rows))))
         self.cluster.links.accept_waiting(self)
+
+    def moved(self, target: str, row: Row) -> str:
+        """The task that gets a row now that was on its way to another one."""
+        component, _, number = target.partition("/")
+        count = self.counts[component]
+        if self.cluster.plan.parts[component].kind == "count":
+            return f"{component}/{task_of(row[3], count, GROUPS)}"
+        return f"{component}/{heir_of(int(number), count)}"
+
+    def merge(self, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
+        """One snapshot of those that this task begins with. Inputs that have other tasks now end once more."""
+        made = self.numbers.merge(snapshots)
+        counts = made.state["counts"]
+        made.ended = [
+            each
+            for each in made.ended
+            if counts[each.partition("/")[0]] == self.counts[each.partition("/")[0]]
+        ]
+        return made
 
     # Running.
 
@@ -298,7 +310,8 @@ class SimulatedTask:
         parts = self.cluster.plan.parts
         for reader in self.part.readers:
             count = self.counts[reader]
-            index = row[3] % count if parts[reader].kind == "count" else int(self.line.draw() * count)
+            keyed = parts[reader].kind == "count"
+            index = task_of(row[3], count, GROUPS) if keyed else int(self.line.draw() * count)
             self.outboxes.setdefault(f"{reader}/{index}", deque()).append(row)
 
     def next_tuple(self) -> None:
@@ -399,18 +412,24 @@ class SimulatedTask:
         self.cluster.run_effects(self, self.participant.into_inbox(self.participant.alignment.end_closing()))
         self.wake()
 
-    def take_parts(self) -> list[bytes]:
-        """Take the keys that have changed, or all of them, as they are now."""
+    def take_parts(self) -> list[tuple[bytes, GroupRange | None]]:
+        """Take the keys that have changed, or all of them, as they are now, in the order of their groups backwards."""
         chain = self.participant.chain
         whole = not chain.links or self.line.draw() < 0.2
         chain.begin(whole)
         taken = self.state.keys() if whole else self.touched
         self.touched = set()
-        return [msgspec.msgpack.encode({"keys": {key: self.state[key]}}) for key in sorted(taken)]
+        shares: dict[int, dict[int, list[Row]]] = {}
+        for key in sorted(taken):
+            shares.setdefault(group_of(key, GROUPS) // 2, {})[key] = self.state[key]
+        return [
+            (msgspec.msgpack.encode({"keys": keys}), GroupRange(2 * pair, min(2 * pair + 2, GROUPS), GROUPS))
+            for pair, keys in sorted(shares.items(), reverse=True)
+        ]
 
-    def encode(self, data: SnapshotData, parts: list[bytes]) -> None:
+    def encode(self, data: SnapshotData, parts: list[tuple[bytes, GroupRange | None]]) -> None:
         """Encode one part; others follow."""
-        data.add(parts.pop())
+        data.add(*parts.pop())
         if parts:
             self.line.soon(0.003, self.worker, self.encode, data, parts)
         elif not self.closed:
@@ -423,7 +442,7 @@ class SimulatedTask:
         rows, self.open_rows = self.open_rows, []
         staged = self.part.kind == "staged" and bool(rows)
         participant = self.participant
-        parts, data = self.take_parts(), SnapshotData()
+        parts, data = self.take_parts(), SnapshotData(self.numbers.own)
         data.whole, data.cells = not parts, len(parts)
         effects: list[TaskEffect] = participant.end_epoch(
             marker,

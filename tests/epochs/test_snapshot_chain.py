@@ -15,10 +15,13 @@ from worker.epochs.snapshot_files import (
     SnapshotData,
     SnapshotLink,
     TaskSnapshot,
+    decode_snapshot,
+    link_to,
     read_chain,
     removable,
     sweep_of,
 )
+from worker.routing.key_groups import GroupRange
 
 
 class Folder:
@@ -28,6 +31,8 @@ class Folder:
         self.files: dict[str, bytes] = {}
         self.chain = SnapshotChain()
         self.commits: list[CommitRecord] = []
+        #: (file, offset, length) of each call.
+        self.reads: list[tuple[str, int, int | None]] = []
 
     def write(self, epoch: int, whole: bool, *parts: object, shift: float = 0.0) -> SnapshotFile:
         self.chain.begin(whole)
@@ -40,12 +45,14 @@ class Folder:
         data.finish(snapshot)
         file = data.file()
         self.files[file.name] = bytes(data.data)
-        self.chain.written(SnapshotLink(file.name, file.digest, len(data.data)), data.cells)
+        self.chain.written(link_to(file, len(data.data)), data.cells)
         self.commits.append(CommitRecord(f"a:{epoch}", epoch, 1, {"count/0": file}))
         return file
 
-    def read(self, name: str) -> bytes:
-        return self.files[name]
+    def read(self, name: str, offset: int = 0, length: int | None = None, /) -> bytes:
+        self.reads.append((name, offset, length))
+        data = self.files[name]
+        return data[offset:] if length is None else data[offset : offset + length]
 
 
 def test_changes_are_read_behind_what_they_change() -> None:
@@ -79,13 +86,28 @@ def test_a_file_whose_parts_are_cut_is_refused() -> None:
     file = folder.write(1, True, "a", "b")
     data = folder.files[file.name]
     for length in (len(data) - 1, len(data) // 2, 9, 7):
-        folder.files[file.name] = cut = data[:length]
-        with pytest.raises(BadSnapshot, match=f"snapshot {file.name} cannot be read"):
-            read_chain(replace_digest(file, cut), folder.read)
+        folder.files[file.name] = data[:length]
+        with pytest.raises(BadSnapshot, match=f"snapshot {file.name} is damaged"):
+            read_chain(file, folder.read)
 
 
-def replace_digest(file: SnapshotFile, data: bytes) -> SnapshotFile:
-    return SnapshotFile(file.name, hashlib.sha256(data).hexdigest(), file.since)
+def test_a_file_without_an_index_is_read() -> None:
+    """As earlier versions have written it; later ones build upon it."""
+    folder = Folder()
+    pieces = [{"name": "a"}, {"name": "b"}, TaskSnapshot("count/0", 1, 1, 0)]
+    data = b"SQEP02\n"
+    for piece in map(msgspec.msgpack.encode, pieces):
+        data += len(piece).to_bytes(8, "big") + piece
+    old = SnapshotFile("1-1-0-count.0", hashlib.sha256(data).hexdigest())
+    folder.files[old.name] = data
+    folder.chain.written(link_to(old, len(data)), 2)
+    newest = folder.write(2, False, "c")
+    found = read_chain(newest, folder.read, GroupRange(3, 4, 8), labelled=True)
+    assert [part["name"] for part in found.parts] == ["a", "b", "c"], "the keys of any group may be in it"
+    for length in (len(data) - 1, len(data) // 2, 9, 7):
+        cut = data[:length]
+        with pytest.raises(BadSnapshot, match=r"snapshot 1-1-0-count\.0 cannot be read"):
+            decode_snapshot(SnapshotFile(old.name, hashlib.sha256(cut).hexdigest()), cut)
 
 
 def test_what_a_kept_commit_builds_upon_is_not_swept() -> None:

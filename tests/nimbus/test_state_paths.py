@@ -9,6 +9,7 @@ import pytest
 
 from nimbus.lifecycle.trial import Evidence
 from nimbus.submission.submission import Submission
+from squall.cluster.records import SetOptions
 from squall.cluster.registry import Registry
 from tests.nimbus.transcripts import Scenario, a_topology
 from topology_api import StatefulBolt, ValueState
@@ -117,3 +118,35 @@ def test_a_rebalance_keeps_the_number_of_tasks_of_a_spout_that_cannot_merge_its_
         scenario.nimbus.rebalance("words", 2, {"count": 3})
     else:
         scenario.nimbus.rebalance("words", 2, {"lines": 3, "count": 3})
+
+
+def test_a_rebalance_to_more_tasks_than_key_groups_is_refused_with_both_numbers() -> None:
+    few = {**AT_A_PATH, "topology.state.groups": 4}
+    scenario = Scenario()
+    scenario.nimbus.submit(Submission(keeping(Count()), few, {}))
+    with pytest.raises(InvalidConfig, match=r"bolt 'count' would have 5 tasks, .* divided into 4 groups"):
+        scenario.nimbus.rebalance("words", parallelism={"count": 5})
+    scenario.nimbus.rebalance("words", parallelism={"count": 4})
+    in_memory = Scenario()
+    in_memory.nimbus.submit(Submission(keeping(Count()), {**few, "topology.state.path": None}, {}))
+    in_memory.nimbus.rebalance("words", parallelism={"count": 5})
+
+
+def test_a_submission_with_more_tasks_than_key_groups_is_refused() -> None:
+    topology, few = keeping(Count()), {**AT_A_PATH, "topology.state.groups": 1}
+    with pytest.raises(InvalidConfig, match=r"bolt 'count' would have 2 tasks, .* divided into 1 groups"):
+        Scenario().nimbus.submit(Submission(topology, few, {}))
+    more = Submission(topology, {**AT_A_PATH, "topology.state.groups": 2}, {})
+    Scenario().nimbus.submit(more)
+    set_later = replace(more, options=SetOptions(parallelism={"count": 3}))
+    with pytest.raises(InvalidConfig, match="would have 3 tasks"):
+        Scenario().nimbus.submit(set_later)
+
+
+def test_a_version_with_another_number_of_key_groups_is_refused_with_both_numbers() -> None:
+    refused = replaced(keeping(Count()), keeping(Count()), then={**AT_A_PATH, "topology.state.groups": 64})
+    assert "its state has 1,024 key groups, and topology.state.groups is 64 now: set it to 1024" in str(
+        refused
+    )
+    earlier = {name: value for name, value in AT_A_PATH.items() if name != "topology.state.groups"}
+    assert replaced(keeping(Count()), keeping(Count()), conf=earlier) is None

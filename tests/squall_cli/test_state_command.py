@@ -48,8 +48,8 @@ def test_list_shows_epochs_and_what_each_component_has(folder: Path) -> None:
     assert (lines[0], lines[1]) == ("EPOCH  COMMITTED  THEN", f"{epoch}  MOMENT")
     at = lines.index(f"epoch {epoch} of things:")
     assert lines[at + 1 :] == [
-        "COMPONENT  KIND  TASKS  KEYS  TIMERS  PARKED  SIZE  POSITION",
-        "count  bolt  2  7  7  0  SIZE",
+        "COMPONENT  KIND  TASKS  GROUPS  KEYS  TIMERS  PARKED  SIZE  POSITION",
+        "count  bolt  2  1,024  7  7  0  SIZE",
         "parks  bolt  1  0  0  8  SIZE",
         'rates  spout  1  SIZE  {"row": 1}',
         'readings  spout  1  SIZE  {"row": 36}',

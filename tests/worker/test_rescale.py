@@ -28,11 +28,14 @@ from worker.epochs.after_commit import EpochOutcome
 from worker.epochs.records import CommitRecord, SnapshotFile
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
-from worker.loop.rescale import Rescale, files_for, misfits
-from worker.routing.key_hash import key_hash
+from worker.loop.rescale import KeyShare, Rescale, files_for, misfits, range_wanted
+from worker.routing.key_groups import GroupRange, group_of, range_of, task_of
+from worker.state.saving import Part
 
 KEYS = st.sets(st.text(max_size=3) | st.integers(0, 50) | st.tuples(st.text(max_size=2), st.integers(0, 3)))
 COUNTS = st.integers(1, 5)
+#: Few, so that tasks share some of them out unevenly.
+GROUPS = 7
 
 
 class KeepsAll(StatefulBolt):
@@ -59,7 +62,8 @@ def plan_of(keeps: int, shown: int = 2) -> WorkerPlan:
     keeper.all_grouping("words")
     builder.set_bolt("shown", Shown(), shown).all_grouping("keeps")
     topology = builder.build()
-    conf, of_components = merged(topology, {}, {}, Overrides())
+    state = {"topology.state.path": "file:///nonexistent", "topology.state.groups": GROUPS}
+    conf, of_components = merged(topology, {}, {}, Overrides(state))
     names = [(spec.id, index) for spec in topology.components for index in range(spec.parallelism)]
     rows = tuple(TaskRow(at, component, index) for at, (component, index) in enumerate(names, 1))
     return WorkerPlan(
@@ -83,7 +87,7 @@ def owned(keys: set[Any], count: int) -> list[list[Any]]:
     """The keys of each of `count` tasks."""
     shares: list[list[Any]] = [[] for _ in range(count)]
     for key in sorted(keys, key=repr):
-        shares[key_hash(key) % count].append(key)
+        shares[task_of(key, count, GROUPS)].append(key)
     return shares
 
 
@@ -119,7 +123,7 @@ def test_each_key_goes_to_the_task_that_gets_its_tuples_with_all_that_belongs_to
     keys: set[Any], before: int, now: int
 ) -> None:
     plan = plan_of(now)
-    rescale = Rescale(plan, counts_of(plan, keeps=before))
+    rescale = Rescale(plan, counts_of(plan, keeps=before), GROUPS)
     old = [snapshot_of(index, share) for index, share in enumerate(owned(keys, before))]
     for index, share in enumerate(owned(keys, now)):
         given_files = old if before != now else [old[index]]
@@ -139,16 +143,16 @@ def test_parked_tuples_and_outcomes_are_in_one_task(before: int, now: int, words
     old = [snapshot_of(index, []) for index in range(before)]
     for at, word in enumerate(words):
         item = ["pass", 2, "default", pickle.dumps((word, at))]
-        old[key_hash(word) % before].parked.append((item, 1, 0.5))
+        old[task_of(word, before, GROUPS)].parked.append((item, 1, 0.5))
     for each in range(before):
         old[each].outcomes.append(EpochOutcome(9, each, "rows", f"rows of {each}"))
-    rescale = Rescale(plan, counts_of(plan, keeps=before))
+    rescale = Rescale(plan, counts_of(plan, keeps=before), GROUPS)
     found = [
         rescale.begin(f"keeps/{index}", list(old) if before != now else [old[index]]) for index in range(now)
     ]
     for index, begun in enumerate(found):
         rows = [pickle.loads(parked[0][3]) for parked in begun.parked]
-        assert {key_hash(word) % now for word, _ in rows} <= {index}
+        assert {task_of(word, now, GROUPS) for word, _ in rows} <= {index}
         assert {outcome.index % now for outcome in begun.outcomes} <= {index}
     assert sorted(
         at for begun in found for parked in begun.parked for _, at in [pickle.loads(parked[0][3])]
@@ -170,14 +174,14 @@ def test_rows_on_their_way_go_to_the_tasks_that_get_them_now() -> None:
     plan = plan_of(3)
     rows = [(f"word {number}", number) for number in range(20)]
     found = outboxes_of(
-        Rescale(plan, counts_of(plan, keeps=1)),
+        Rescale(plan, counts_of(plan, keeps=1), GROUPS),
         "pass/0",
         [("keeps/0", "default", [pickle.dumps(rows)])],
     )
     assert sorted(row for each in found.values() for row in each) == sorted(rows)
     assert len(found) == 3
     for target, there in found.items():
-        assert {f"keeps/{key_hash(word) % 3}" for word, _ in there} == {target}
+        assert {f"keeps/{task_of(word, 3, GROUPS)}" for word, _ in there} == {target}
 
 
 @pytest.mark.parametrize(
@@ -191,13 +195,13 @@ def test_rows_on_their_way_go_to_the_tasks_that_get_them_now() -> None:
 def test_what_all_tasks_get_each_gets_once(before: int, now: int, wanted: dict[str, list[Any]]) -> None:
     plan = plan_of(2, now)
     boxes = [("shown/0", "default", [pickle.dumps(["a"])]), ("shown/1", "default", [pickle.dumps(["b"])])]
-    assert outboxes_of(Rescale(plan, counts_of(plan, shown=before)), "keeps/0", boxes) == wanted
+    assert outboxes_of(Rescale(plan, counts_of(plan, shown=before), GROUPS), "keeps/0", boxes) == wanted
 
 
 def test_tasks_with_broadcast_states_of_the_first_one_get_what_was_on_its_way_to_it() -> None:
     plan = plan_of(3)
     boxes = [("keeps/0", "default", [pickle.dumps(["a"])]), ("keeps/1", "default", [pickle.dumps(["b"])])]
-    found = outboxes_of(Rescale(plan, counts_of(plan, keeps=2)), "words/0", boxes)
+    found = outboxes_of(Rescale(plan, counts_of(plan, keeps=2), GROUPS), "words/0", boxes)
     assert found == {"keeps/0": ["a"], "keeps/1": ["a"], "keeps/2": ["a"]}
 
 
@@ -212,31 +216,125 @@ def test_an_input_has_ended_if_all_tasks_before_it_had(ended: list[str], wanted:
     plan = plan_of(3)
     snapshot = TaskSnapshot("shown/0", 9, 3, 0, {"end_called": False, "ended": False})
     snapshot.ended = ended
-    assert Rescale(plan, counts_of(plan, keeps=2)).begin("shown/0", [snapshot]).ended == wanted
+    assert Rescale(plan, counts_of(plan, keeps=2), GROUPS).begin("shown/0", [snapshot]).ended == wanted
 
 
 def test_where_the_input_of_some_tasks_has_ended_the_change_is_refused() -> None:
     plan = plan_of(3)
     old = [snapshot_of(0, []), snapshot_of(1, [], end_called=True)]
     with pytest.raises(StateError, match="the input of some tasks of component 'keeps' had ended"):
-        Rescale(plan, counts_of(plan, keeps=2)).begin("keeps/0", old)
+        Rescale(plan, counts_of(plan, keeps=2), GROUPS).begin("keeps/0", old)
 
 
-def test_a_task_reads_its_own_snapshot_unless_the_number_of_tasks_is_another_one() -> None:
-    files = {f"keeps/{index}": SnapshotFile(f"file {index}", "d") for index in range(2)}
+def files_of(count: int, groups: int = GROUPS, ending: tuple[int, ...] = ()) -> dict[str, SnapshotFile]:
+    """What a commit says of the snapshots of `keeps`; without groups as an earlier release has written them."""
+    return {
+        f"keeps/{at}": SnapshotFile(
+            f"file {at}", "d", groups=range_of(at, count, groups) if groups else None, ending=at in ending
+        )
+        for at in range(count)
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "read"),
+    [
+        (2, 2, [[0], [1]]),
+        (2, 3, [[0], [0, 1], [1]]),
+        (3, 2, [[0, 1, 2], [1, 2]]),  # groups of tasks 0 and 1, and what task 2 had besides keys
+        (1, 3, [[0], [0], [0]]),
+        (4, 1, [[0, 1, 2, 3]]),
+    ],
+)
+def test_a_task_reads_the_snapshots_that_have_one_of_its_groups(
+    before: int, now: int, read: list[list[int]]
+) -> None:
+    files = files_of(before)
+    for index, wanted in enumerate(read):
+        own = range_of(index, now, GROUPS)
+        found = files_for(f"keeps/{index}", files, now, own)
+        assert list(found) == [f"keeps/{at}" for at in wanted]
+        assert range_wanted(f"keeps/{index}", found, own) == (None if before == now else own)
+
+
+def test_a_task_reads_all_snapshots_where_its_keys_may_be_in_each() -> None:
+    own = range_of(1, 2, GROUPS)
+    old, other, ending = files_of(2, 0), files_of(2, 16), files_of(3, ending=(2,))
+    assert files_for("keeps/1", old, 2, own) == old, "of an earlier release"
+    assert files_for("keeps/1", other, 2, own) == other, "of a lineage with another number of groups"
+    assert files_for("keeps/1", ending, 2, own) == ending, "whether all inputs have ended is to be known"
+    assert files_for("keeps/0", files_of(1, 0), 1, range_of(0, 1, GROUPS)) == files_of(1, 0)
+    assert range_wanted("keeps/0", files_of(1, 0), range_of(0, 1, GROUPS)) is None
+    assert files_for("keeps/0", {}, 3, range_of(0, 3, GROUPS)) == {}
+
+
+def test_the_tasks_of_a_bolt_without_state_read_all_snapshots() -> None:
+    files = files_of(2, 0)
     assert files_for("keeps/1", files, 2) == {"keeps/1": files["keeps/1"]}
     assert files_for("keeps/1", files, 3) == files
-    assert files_for("keeps/0", {}, 3) == {}
+    assert range_wanted("keeps/1", files, None) is None
+
+
+@given(KEYS, st.integers(1, 3), st.integers(0, 4))
+def test_snapshots_without_groups_are_divided_among_the_same_number_of_tasks(
+    keys: set[Any], count: int, other: int
+) -> None:
+    """Their keys were in other tasks: those of another hash, here."""
+    plan = plan_of(count)
+    rescale = Rescale(plan, counts_of(plan, keeps=count))
+    shares: list[list[Any]] = [[] for _ in range(count)]
+    for at, key in enumerate(sorted(keys, key=repr)):
+        shares[(at + other) % count].append(key)
+    old = [snapshot_of(index, share) for index, share in enumerate(shares)]
+    for index, share in enumerate(owned(keys, count)):
+        begun = rescale.begin(f"keeps/{index}", list(old))
+        assert sorted(unpickled(begun.state["states"]["total"]["keys"]), key=repr) == share
+
+
+def part_of(keys: list[Any], groups: GroupRange | None) -> Part:
+    """A part with a value for each key."""
+    packed = pickle.dumps(keys)
+    kind = "ValueState"
+    found = {"state": "total", "kind": kind, "keys": packed, "values": keys, "times": [], "gone": b""}
+    return {**found, "groups": groups}
+
+
+@given(KEYS, st.integers(1, 5), st.integers(0, 4))
+def test_a_part_that_has_keys_of_other_tasks_is_divided_by_its_keys(
+    keys: set[Any], count: int, index: int
+) -> None:
+    share = KeyShare(index % count, count, GROUPS)
+    inside = [key for key in keys if share.owns(key)]
+    for groups in (GroupRange(0, GROUPS, GROUPS), GroupRange(0, 64, 64), None):
+        [found] = share.parts([[part_of(list(keys), groups)]])
+        assert unpickled(found["keys"]) == found["values"] == [key for key in keys if share.owns(key)]
+        assert "groups" not in found
+    if inside:
+        numbers = [group_of(key, GROUPS) for key in inside]
+        label = GroupRange(min(numbers), max(numbers) + 1, GROUPS)
+        part = {**part_of(inside, label), "keys": b"is not opened"}
+        [found] = share.parts([[part]])
+        assert found["keys"] == b"is not opened"
+
+
+def test_state_with_another_number_of_groups_is_refused() -> None:
+    plan = plan_of(2)
+    here = list(plan.names.values())
+    before = {name: SnapshotFile("file", "d") for name in here}
+    [problem] = misfits(CommitRecord("t", 1, 1, before, groups=64), here, plan.topology, 1024)
+    assert "its state has 64 key groups, and topology.state.groups is 1,024 now" in problem
+    assert "set it to 64" in problem
+    assert misfits(CommitRecord("t", 1, 1, before, groups=64), here, plan.topology, 64) == []
 
 
 def test_what_does_not_fit_is_named() -> None:
     plan = plan_of(2)
     here = list(plan.names.values())
     before = {name: SnapshotFile("file", "d") for name in here}
-    assert misfits(CommitRecord("t", 1, 1, before), here, plan.topology) == []
+    assert misfits(CommitRecord("t", 1, 1, before), here, plan.topology, GROUPS) == []
     [spout] = plan.topology.spouts
     more = {**before, f"{spout.id}/9": SnapshotFile("file", "d")}
-    assert misfits(CommitRecord("t", 1, 1, more), here, plan.topology) == [
+    assert misfits(CommitRecord("t", 1, 1, more), here, plan.topology, GROUPS) == [
         f"spout {spout.id!r} has 1 tasks and had 2, and has no merge_positions"
     ]
 
@@ -246,7 +344,7 @@ def test_components_may_go_and_come_unless_the_input_of_a_new_one_has_ended() ->
     here = list(plan.names.values())
     [spout] = plan.topology.spouts
     files = {name: SnapshotFile("file", "d") for name in ("gone/0", "gone/1", f"{spout.id}/0")}
-    assert misfits(CommitRecord("t", 1, 1, files), here, plan.topology) == []
-    found = misfits(CommitRecord("t", 1, 1, files, (f"{spout.id}/0",)), here, plan.topology)
+    assert misfits(CommitRecord("t", 1, 1, files), here, plan.topology, GROUPS) == []
+    found = misfits(CommitRecord("t", 1, 1, files, (f"{spout.id}/0",)), here, plan.topology, GROUPS)
     assert f"bolt 'keeps' is new and reads {spout.id!r}, whose input has ended" in found
     assert Rescale(plan, {"gone": 2, spout.id: 1}).changed == frozenset()

@@ -84,6 +84,11 @@ the newest file of each task, and the epoch of the oldest one upon which that bu
 names those before it with their digests. Since barrier n+1 follows commit n, changes always build upon a committed snapshot;
 a rewind returns the chain to that of the commit.
 
+**Keys move in groups** (`snapshot_index`, `worker.routing.key_groups`, `worker.loop.rescale`). A group is in the task that
+its number, the number of tasks and that of groups say; the last is the same in all commits of a lineage. Files say which groups
+they have, and have them in order. A task that begins where their number has changed reads what its groups have, key by key only
+where a part has groups of its neighbour, too. Files that name no groups, or other numbers of them, may have any key.
+
 **A task goes on while its snapshot is encoded** (`participant`, `worker.state.saving`). What the snapshot holds is taken at the
 marker; its file is written when all parts are encoded, and only then may the epoch be committed. A rewind drops what is
 unfinished.

@@ -181,6 +181,9 @@ class Coordinator:
         self.tasks = dict(tasks)
         self.interval = interval
         self.start_wanted = start
+        #: Into how many groups the keys of stateful bolts are divided: the same number in all commits of a lineage. The caller
+        #: sets this.
+        self.groups = 0
         self.view = LogView(keep)
         self.writer = LogWriter(self.view, leader)
         self.phase = P.READING
@@ -366,7 +369,13 @@ class Coordinator:
             component = component_of(task)
             own = {name: file for name, file in files.items() if component_of(name) == component}
             message = RestoreTask(
-                self.view.rewind, self.view.epoch, own, version, self.view.present_lineage, counts
+                self.view.rewind,
+                self.view.epoch,
+                own,
+                version,
+                self.view.present_lineage,
+                counts,
+                newest.groups if newest is not None else self.groups,
             )
             sent.append(SendToTask(task, incarnation, message))
         return sent
@@ -430,7 +439,7 @@ class Coordinator:
         finished = tuple(sorted(self.finished))
         files = {**left_behind(view.newest, self.tasks), **self.files}
         return self.write(
-            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished)
+            CommitRecord(self.writer.new_token(), view.next_epoch, view.rewind, files, finished, self.groups)
         )
 
     def may_commit(self) -> bool:

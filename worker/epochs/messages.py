@@ -38,6 +38,8 @@ class RestoreTask(Struct, frozen=True, tag=True):
     lineage: str = ""
     #: How many tasks each component has in the last commit; empty if `epoch` is 0.
     counts: dict[str, int] = {}
+    #: Into how many groups the keys of stateful bolts are divided in the last commit; 0: it has no groups.
+    groups: int = 0
 
 
 class ResumeTask(Struct, frozen=True, tag=True):

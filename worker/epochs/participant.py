@@ -45,7 +45,7 @@ from worker.epochs.parking import Parking
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import Show, ShowAnswer, Showing
 from worker.epochs.snapshot_chain import SnapshotChain
-from worker.epochs.snapshot_files import SnapshotData, SnapshotLink, TaskSnapshot
+from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot, link_to
 
 
 class TaskPhase(Enum):
@@ -378,7 +378,7 @@ class Participant:
         self.ending = None
         data, epoch = ending.data, ending.snapshot.epoch
         size = len(data.data)
-        self.chain.written(SnapshotLink(file.name, file.digest, size), data.cells)
+        self.chain.written(link_to(file, size), data.cells)
         return [self.to_coordinator(SnapshotWritten(rewind, epoch, file, ending.finished, size))]
 
     # Commits, and what they make visible.

@@ -16,6 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from squall.exact_structs import build_type_info
+from worker.routing.key_groups import GroupRange
 
 #: Why a log ends.
 COMPLETED: Final = "completed"
@@ -33,6 +34,16 @@ class SnapshotFile(Struct, frozen=True):
     digest: str
     #: The epoch of the oldest file of the same task that this one builds upon; 0: it is whole.
     since: int = 0
+    #: Where what follows its parts begins; 0: it is of an earlier release, and can only be read as a whole.
+    tail: int = 0
+    #: The key groups of the keys in it; None: it is not divided by groups, and may hold any key.
+    groups: GroupRange | None = None
+    #: Whether some of the task's inputs had ended.
+    ending: bool = False
+
+    def renamed(self, name: str) -> SnapshotFile:
+        """Return what a commit says of the same file under another name."""
+        return replace(self, name=name)
 
 
 class CommitRecord(Struct, frozen=True, tag="commit"):
@@ -45,6 +56,8 @@ class CommitRecord(Struct, frozen=True, tag="commit"):
     files: dict[str, SnapshotFile]
     #: The tasks that have nothing more to do after this epoch.
     finished: tuple[str, ...] = ()
+    #: Into how many groups the keys of its stateful bolts are divided; 0: an earlier release has written it, without groups.
+    groups: int = 0
 
 
 class StartPoint(Struct, frozen=True):

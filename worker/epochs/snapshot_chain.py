@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from worker.epochs.snapshot_files import SnapshotLink, TaskSnapshot
+from worker.routing.key_groups import GroupRange
 
 #: The most files.
 LONGEST: Final = 20
@@ -27,6 +28,8 @@ class SnapshotChain:
         self.cells = 0
         #: Whether the task began with what this submission has written.
         self.same_submission = False
+        #: The key groups of the task's keys, which the files are in the order of; None: they are not divided into groups.
+        self.groups: GroupRange | None = None
 
     def restore(self, snapshot: TaskSnapshot | None, submission: str) -> None:
         """Begin with a snapshot that was read."""

@@ -270,7 +270,8 @@ def build_outputs(
                 }
                 grouping = entry.grouping
                 custom = load_grouping(grouping.custom, context, stream, targets)
-                consumer = Reader(grouping.fields, boxes, plan.tasks_here.__contains__, index, custom)
+                groups = plan.groups_of(reader.id)
+                consumer = Reader(grouping.fields, boxes, plan.tasks_here.__contains__, index, custom, groups)
                 add_route(output, grouping.kind, consumer)
         output.shorten()
     return outputs

@@ -88,18 +88,19 @@ class EpochContent:
                 snapshot.state = whole_state(snapshot.state, snapshot.parts)
             yield task, size or len(self.files[task][1] or b""), snapshot
 
-    def snapshot(self, task: str) -> TaskSnapshot | None:
-        """Return the snapshot of a task, with its parts; None if it is damaged."""
+    def snapshot(self, task: str, labelled: bool = False) -> TaskSnapshot | None:
+        """Return the snapshot of a task, with its parts; None if it is damaged. `labelled`: each part says which key groups it
+        has."""
         own, newest = self.files[task]
 
-        def read(name: str) -> bytes:
+        def read(name: str, offset: int = 0, length: int | None = None, /) -> bytes:
             data = newest if name == own.name else self.earlier.get(name)
             if data is None:
                 raise MissingSnapshot(f"{name} of task {task} is missing")
-            return data
+            return data[offset:] if length is None else data[offset : offset + length]
 
         try:
-            return read_chain(own, read)
+            return read_chain(own, read, labelled=labelled)
         except MissingSnapshot as error:
             self.damaged.append(f"{self.folder}/{SNAPSHOTS}/{error}")
         except BadSnapshot as error:

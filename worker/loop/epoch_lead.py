@@ -170,7 +170,12 @@ class EpochLead:
             elif isinstance(effect, TrimLog):
                 self.calls.call(partial(self.files.trim, effect.floor), lambda _: None)
             elif isinstance(effect, FetchStart):
-                fetch = partial(fetch_start, self.files, StateStart(effect.path, effect.epoch))
+                fetch = partial(
+                    fetch_start,
+                    self.files,
+                    StateStart(effect.path, effect.epoch),
+                    self.coordinator.groups,
+                )
                 self.calls.call(fetch, lambda found: self.perform(self.coordinator.claim(found)))
             elif isinstance(effect, NoSuchEpoch):
                 there = ", ".join(map(str, effect.kept)) or "none"
@@ -211,7 +216,8 @@ class EpochLead:
     def fits(self) -> bool:
         """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
-        found = misfits(newest, self.coordinator.tasks, self.topology) if newest is not None else []
+        groups = self.coordinator.groups
+        found = misfits(newest, self.coordinator.tasks, self.topology, groups) if newest is not None else []
         if found:
             self.end(
                 SquallError(

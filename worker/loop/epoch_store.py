@@ -50,6 +50,7 @@ from worker.epochs.trimming import (
     read_log,
     trim_log,
 )
+from worker.routing.key_groups import GroupRange
 
 SNAPSHOTS: Final = "snapshots"
 #: Digits of a file's name in the log, so that the names sort by number.
@@ -201,9 +202,12 @@ class EpochFiles:
         self.write_snapshot(file, data.data)
         return file
 
-    def restore_point(self, files: Mapping[str, SnapshotFile], rewind: int) -> list[TaskSnapshot]:
-        """Read the snapshots of a commit for a rewind, whose record stands in the log. Raises BadSnapshot, FilesError;
-        FilesUnavailable if the record is not there, so that this is another folder than that of the coordinator.
+    def restore_point(
+        self, files: Mapping[str, SnapshotFile], rewind: int, wanted: GroupRange | None = None
+    ) -> list[TaskSnapshot]:
+        """Read the snapshots of a commit for a rewind, whose record stands in the log. `wanted`: only what these key groups
+        have; each part says which groups it has. Raises BadSnapshot, FilesError; FilesUnavailable if the record is not there,
+        so that this is another folder than that of the coordinator.
         """
         self.doing = f"reading snapshots in {self.folder}"
         if not self.files.exists(record_path(rewind)) and newest(self.numbers(FLOORS)) < rewind:
@@ -211,15 +215,26 @@ class EpochFiles:
                 f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
                 "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
             )
-        return self.read_snapshots(files)
+        return self.read_snapshots(files, wanted)
 
-    def read_snapshots(self, files: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
-        """Read the snapshots of a commit, with the files that they build upon. Raises BadSnapshot, FilesError."""
-        return map_concurrently(self.read_snapshot, files.values())
+    def read_snapshots(
+        self, files: Mapping[str, SnapshotFile], wanted: GroupRange | None = None
+    ) -> list[TaskSnapshot]:
+        """Read the snapshots of a commit, with the files that they build upon; `wanted` as above. Raises BadSnapshot,
+        FilesError."""
+        labelled = wanted is not None
+        return map_concurrently(
+            lambda file: read_chain(file, self.read_bytes, wanted, labelled), files.values()
+        )
 
-    def read_snapshot(self, file: SnapshotFile) -> TaskSnapshot:
-        """Read a snapshot, with the files that it builds upon. Raises BadSnapshot, FilesError."""
-        return read_chain(file, lambda name: self.files.read(f"{SNAPSHOTS}/{name}"))
+    def read_snapshot(self, file: SnapshotFile, labelled: bool = False) -> TaskSnapshot:
+        """Read a snapshot, with the files that it builds upon. `labelled`: each part says which key groups it has. Raises
+        BadSnapshot, FilesError."""
+        return read_chain(file, self.read_bytes, labelled=labelled)
+
+    def read_bytes(self, name: str, offset: int = 0, length: int | None = None, /) -> bytes:
+        """Return bytes of a snapshot's file. Raises FilesError."""
+        return self.files.read(f"{SNAPSHOTS}/{name}", offset, length)
 
     def sweep(self, sweep: SweepFiles) -> None:
         """Remove what no commit needs, and what attempts to write such files have left."""

@@ -45,7 +45,11 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
     participant.alignment = Alignment(
         [plan.names[source] for source in barriers], [plan.names[source] for source in closing]
     )
-    participant.choose_files = partial(files_for, participant.task, count=len(plan.tasks_of[task.spec.id]))
+    own = plan.range_of(task.spec.id, task.context.index)
+    participant.choose_files = partial(
+        files_for, participant.task, count=len(plan.tasks_of[task.spec.id]), own=own
+    )
+    participant.chain.groups = own
     task.join_epochs(
         EpochSetup(
             to_wall=time_of,

@@ -17,7 +17,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, groups_of
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -109,6 +109,7 @@ class EpochWorker(Worker):
             plan.tenure,
             None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
+        coordinator.groups = groups_of(plan.conf)
         coordinator.facts.rewind_wanted(self.lead_reason)
         activity = self.epochs.activity.count
         self.lead = EpochLead(

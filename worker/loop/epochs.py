@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
@@ -53,7 +53,7 @@ from worker.loop.epoch_outside import EpochOutside, OutsideHost
 from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
-from worker.loop.rescale import Rescale
+from worker.loop.rescale import Rescale, range_wanted
 from worker.loop.store_calls import StoreCalls
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -117,8 +117,8 @@ class Epochs:
         self.oldest = 0
         #: How many tasks each component has in the last commit.
         self.counts: dict[str, int] = {}
-        #: The snapshots of a task's component in the last commit.
-        self.saved_files: dict[str, dict[str, SnapshotFile]] = {}
+        #: Into how many key groups it has divided their keys; 0: it has no groups.
+        self.groups = 0
         #: End marks that have not entered their inbox: (source, target) -> batch.
         self.end_marks: dict[tuple[str, int], Batch] = {}
         #: Frames of a rewind whose first step their target has not taken yet.
@@ -330,14 +330,12 @@ class Epochs:
             self.rewind = message.rewind  # this process was started when the log had already ended
         if message.rewind == self.rewind:
             self.follow(message)
-            if isinstance(message, RestoreTask):
-                self.saved_files[name] = message.files
         self.outside.go_on(task, self.participants[task.id].message(message))
 
     def follow(self, message: ToTask) -> None:
         """Note what a message says about all tasks."""
         if isinstance(message, RestoreTask):
-            self.counts = message.counts
+            self.counts, self.groups = message.counts, message.groups
             self.outside.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
         elif isinstance(message, BeginEpochEnd):
             self.activity.epoch_ends()
@@ -376,8 +374,7 @@ class Epochs:
                 self.host.execute(task, partial(task.ack_committed, effect.ids))
             elif isinstance(effect, ReadSnapshots):
                 done = partial(self.snapshots_read, task.id, effect.rewind)
-                others = self.saved_files.get(participant.task, {})
-                self.calls.call(partial(self.read, participant.task, effect, others), done)
+                self.calls.call(partial(self.read, participant.task, effect), done)
             elif isinstance(effect, LoadSnapshot):
                 self.host.execute(task, partial(task.begin_with, effect.snapshot))
                 self.mail.later(partial(self.take_early, task.id))
@@ -399,19 +396,17 @@ class Epochs:
         if task in self.tasks:
             self.perform(self.tasks[task], self.participants[task].snapshot_written(rewind, file))
 
-    def read(self, name: str, wanted: ReadSnapshots, every: Mapping[str, SnapshotFile]) -> list[TaskSnapshot]:
-        """Read the snapshots with which a task begins; `every`: those of its component. Called by the store's thread."""
-        found = self.files.restore_point(wanted.files, wanted.rewind)
-        others = {task: file for task, file in every.items() if task not in wanted.files}
-        if found and others and Rescale(self.plan, self.counts).is_newly_keyed(name, found[0]):
-            found += self.files.read_snapshots(others)
-        return found
+    def read(self, name: str, wanted: ReadSnapshots) -> list[TaskSnapshot]:
+        """Read the snapshots with which a task begins. Called by the store's thread."""
+        component, _, index = name.partition("/")
+        own = self.plan.range_of(component, int(index))
+        return self.files.restore_point(wanted.files, wanted.rewind, range_wanted(name, wanted.files, own))
 
     def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
         """The snapshots that a task begins with are there."""
         if task not in self.tasks:
             return
-        participant, rescale = self.participants[task], Rescale(self.plan, self.counts)
+        participant, rescale = self.participants[task], Rescale(self.plan, self.counts, self.groups)
         try:
             effects = participant.snapshots_read(
                 rewind, found, partial(rescale.begin, participant.task), self.now()

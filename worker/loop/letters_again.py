@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall.dead_letters.letter import DeadLetter
 from worker.errors.reports import failure_text
-from worker.loop.rescale import KeyShare, Rescale, key_at
+from worker.loop.rescale import Rescale, key_at
+from worker.routing.key_groups import task_of
 from worker.state.keys import canonical
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, item_again
@@ -153,7 +154,7 @@ class LettersAgain:
                 return task.id
             key = key_at(row, positions)
         tasks = plan.tasks_of[task.spec.id]
-        return next(each for index, each in enumerate(tasks) if KeyShare(index, len(tasks)).owns(key))
+        return tasks[task_of(key, len(tasks), plan.groups_of(task.spec.id))]
 
     def pass_on(self, task: EpochBoltTask, again: LetterAgain, owner: int) -> str:
         """Give a letter to the task that owns its key; return why that is impossible, or ""."""

@@ -14,10 +14,11 @@ from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, groups_of, has_key
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
+from worker.routing.key_groups import GroupRange, range_of
 from worker.tasks.task import TaskLimits
 
 
@@ -57,6 +58,16 @@ class WorkerPlan:
     def has_epochs(self) -> bool:
         """Whether the topology's state is kept outside of its workers."""
         return self.conf[STATE_PATH] is not None
+
+    def groups_of(self, component: str) -> int:
+        """Return into how many groups the keys of a component's state are divided; 0: it has none, or keeps it in memory."""
+        spec = self.topology.component(component)
+        return groups_of(self.conf) if self.has_epochs and has_key(spec.keeps) else 0
+
+    def range_of(self, component: str, index: int) -> GroupRange | None:
+        """Return the key groups of one of a component's tasks; None: its keys are not divided into groups."""
+        groups = self.groups_of(component)
+        return range_of(index, len(self.tasks_of[component]), groups) if groups else None
 
     @property
     def tenure(self) -> str:

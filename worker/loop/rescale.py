@@ -1,9 +1,10 @@
 """Makes the snapshot with which a task begins from those of a commit, also where components have other numbers of tasks now.
 
 Keys go to the tasks to which fields grouping sends their tuples now, with their state, their timers and the tuples that wait
-for their next try. All else that a task held goes to the task of the same index, modulo the number of tasks now. The tasks of
-a spout all begin with the positions of those before, which the spout merges. A bolt whose tuples had no keys, and have some in
-this version of the topology, is divided by them, too.
+for their next try. Those of a stateful bolt move in groups (`worker.routing.key_groups`), so a task reads only the snapshots of
+the tasks that had one of its groups, and of these only what its groups have. All else that a task held goes to the task of the
+same index, modulo the number of tasks now. The tasks of a spout all begin with the positions of those before, which the spout
+merges. A bolt whose tuples had no keys, and have some in this version of the topology, is divided by them, too.
 Must not know: files, links, objects of tasks.
 """
 
@@ -16,13 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from topology_api import StateError, StatefulBolt, Topology
+from topology_api.epoch_rules import other_groups_problem
 from topology_api.packing import dumps_by_value
 from worker.epochs.records import CommitRecord, SnapshotFile, component_of
 from worker.epochs.sinks import heir_of
-from worker.epochs.snapshot_files import TaskSnapshot
+from worker.epochs.snapshot_files import GROUPS, TaskSnapshot
 from worker.loop.plan import WorkerPlan
 from worker.loop.row_fields import match_fields
-from worker.routing.key_hash import key_hash
+from worker.routing.key_groups import GroupRange, range_of, task_of
 from worker.state.saving import Part
 from worker.tasks.emitter import short
 from worker.tasks.fitting import ANOTHER_PATH
@@ -33,10 +35,12 @@ AS_BEFORE = "start it with the numbers of tasks that it had until a later commit
 
 @dataclass(frozen=True)
 class Rescale:
-    """The numbers of tasks now, and those of a commit. Empty `before`: nothing is committed."""
+    """The numbers of tasks now, and those of a commit. Empty `before`: nothing is committed. `groups`: into how many groups the
+    commit has divided the keys of stateful bolts; 0: an earlier release has written it, without groups."""
 
     plan: WorkerPlan
     before: Mapping[str, int]
+    groups: int = 0
 
     @property
     def changed(self) -> frozenset[str]:
@@ -44,12 +48,22 @@ class Rescale:
         now = {component: len(tasks) for component, tasks in self.plan.tasks_of.items()}
         return frozenset(name for name, count in self.before.items() if now.get(name, count) != count)
 
+    @property
+    def divided_again(self) -> frozenset[str]:
+        """The components whose keys are not in the tasks where they were at the commit."""
+        again = {
+            name
+            for name, count in self.before.items()
+            if name in self.plan.tasks_of and count > 1 and self.plan.groups_of(name) not in (0, self.groups)
+        }
+        return self.changed | again
+
     def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
         component, _, index = name.partition("/")
         for each in snapshots:
             match_fields(each, self.plan.topology)
-        if component in self.changed or len(snapshots) > 1:
+        if component in self.divided_again or len(snapshots) > 1:
             snapshot = self.share_of(component, int(index), snapshots)
         else:
             [snapshot] = snapshots
@@ -57,12 +71,6 @@ class Rescale:
             snapshot.ended = self.ends_now(snapshot.ended)
         snapshot.outboxes = [moved for box in snapshot.outboxes for moved in self.rerouted(component, *box)]
         return snapshot
-
-    def is_newly_keyed(self, name: str, snapshot: TaskSnapshot) -> bool:
-        """Return whether the tuples that a bolt's tasks held had no keys, and have some now: then each task needs the snapshots
-        of all."""
-        spec = self.plan.topology.component(component_of(name))
-        return spec.kind == "bolt" and bool(spec.keeps.get("key")) and not snapshot.state.get("key")
 
     # A component with another number of tasks.
 
@@ -107,7 +115,7 @@ class Rescale:
                 f"their number cannot change now: {AS_BEFORE}"
             )
         made.ended = sorted(set.intersection(*(set(each.ended) for each in snapshots)))
-        share = KeyShare(index, count)
+        share = KeyShare(index, count, self.plan.groups_of(component))
         made.state = {
             "end_called": flags.pop(),
             "ended": all(each.state["ended"] for each in snapshots),
@@ -186,13 +194,14 @@ class Rescale:
         if len(groupings) == 1 and kinds == {"fields"}:
             positions = tuple(names.index(name) for name in groupings[0].fields)
             shares: dict[int, list[Any]] = {}
+            groups = self.plan.groups_of(reader)
             for row in pickle.loads(packed[0]):
-                shares.setdefault(key_hash(key_at(row, positions)) % count, []).append(row)
+                shares.setdefault(task_of(key_at(row, positions), count, groups), []).append(row)
             return [
                 (f"{reader}/{index}", stream, [dumps_by_value(rows, 5)])
                 for index, rows in sorted(shares.items())
             ]
-        if reader not in self.changed:
+        if reader not in self.divided_again:
             return [(target, stream, packed)]
         if "fields" in kinds:
             raise StateError(
@@ -215,14 +224,20 @@ class Rescale:
 
 @dataclass(frozen=True)
 class KeyShare:
-    """The keys of one of several tasks."""
+    """The keys of one of several tasks. `groups`: into how many groups they are divided; 0: they are not."""
 
     index: int
     count: int
+    groups: int = 0
 
     def owns(self, key: Any) -> bool:
         """Return whether fields grouping sends the tuples of a key to this task."""
-        return key_hash(key) % self.count == self.index
+        return task_of(key, self.count, self.groups) == self.index
+
+    @property
+    def range(self) -> GroupRange | None:
+        """The groups of this task."""
+        return range_of(self.index, self.count, self.groups) if self.groups else None
 
     def rows(self, packed: bytes, positions: tuple[int, ...]) -> bytes:
         """Return those of pickled rows whose key belongs to this task."""
@@ -247,11 +262,15 @@ class KeyShare:
                 if part["kind"] != "BroadcastState":
                     found.append(self.part(part))
                 elif number == 0:  # all tasks got the same tuples
-                    found.append(part)
+                    found.append({name: value for name, value in part.items() if name != GROUPS})
         return found
 
     def part(self, part: Part) -> Part:
-        """Return what belongs to this task."""
+        """Return what belongs to this task. A part with keys of its groups only is not opened."""
+        part = dict(part)
+        there, groups = part.pop(GROUPS, None), self.range
+        if there is not None and groups is not None and groups.covers(there):
+            return part
         is_map = part["kind"] == "MapState"
         keys = pickle.loads(part["keys"]) if part["keys"] else []
         own = [at for at, key in enumerate(keys) if self.owns(key)]
@@ -288,11 +307,12 @@ class KeyShare:
         }
 
 
-def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology) -> list[str]:
+def misfits(newest: CommitRecord, here: Iterable[str], topology: Topology, groups: int) -> list[str]:
     """Return what keeps the tasks of a topology (`here`) from going on from a commit. Components may have gone, and their
-    snapshots are kept; new ones begin with nothing."""
+    snapshots are kept; new ones begin with nothing. `groups`: into how many groups the topology divides keys."""
     before, now = count_tasks(newest.files), count_tasks(here)
-    found = [
+    found = [other_groups_problem(newest.groups, groups)] if newest.groups not in (0, groups) else []
+    found += [
         f"spout {spec.id!r} has {now[spec.id]} tasks and had {before[spec.id]}, and has no merge_positions"
         for spec in topology.spouts
         if spec.keeps_tasks and spec.id in before and before[spec.id] != now[spec.id]
@@ -312,12 +332,33 @@ def count_tasks(names: Iterable[str]) -> dict[str, int]:
     return dict(Counter(map(component_of, names)))
 
 
-def files_for(name: str, files: dict[str, SnapshotFile], count: int) -> dict[str, SnapshotFile]:
-    """Return the snapshots that a task needs, of those of its component. `count`: how many tasks it has now."""
-    component, _, _ = name.partition("/")
-    if set(files) == {f"{component}/{index}" for index in range(count)}:
+def files_for(
+    name: str, files: dict[str, SnapshotFile], count: int, own: GroupRange | None = None
+) -> dict[str, SnapshotFile]:
+    """Return the snapshots that a task needs, of those of its component. `count`: how many tasks it has now; `own`: the groups
+    of this task's keys, if they are divided into groups."""
+    component, _, index = name.partition("/")
+    if set(files) == {f"{component}/{each}" for each in range(count)} and has_own(name, files, own):
         return {name: files[name]}
-    return files
+    if own is None or any(file.groups is None or file.ending for file in files.values()):
+        return files  # the keys of each may be anywhere, or it must be known what has ended in all
+    return {
+        each: file
+        for each, file in files.items()
+        if file.groups is None or own.meets(file.groups) or heir_of(index_of(each), count) == int(index)
+    }
+
+
+def has_own(name: str, files: Mapping[str, SnapshotFile], own: GroupRange | None) -> bool:
+    """Return whether the snapshot of a task has all its keys and no others, if there are as many tasks as before."""
+    return own is None or len(files) == 1 or files[name].groups == own
+
+
+def range_wanted(name: str, files: Mapping[str, SnapshotFile], own: GroupRange | None) -> GroupRange | None:
+    """Return the groups that a task needs of the snapshots that `files_for` has named; None: it needs all that they hold."""
+    if own is None or (set(files) == {name} and (files[name].groups is None or files[name].groups == own)):
+        return None
+    return own
 
 
 def key_at(row: Any, positions: tuple[int, ...]) -> Any:

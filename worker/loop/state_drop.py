@@ -111,10 +111,10 @@ class StateDrop:
             if component_of(task) == component
         }
 
-    def snapshot(self, file: SnapshotFile) -> TaskSnapshot:
-        """Read a snapshot. Raises SquallError."""
+    def snapshot(self, file: SnapshotFile, labelled: bool = False) -> TaskSnapshot:
+        """Read a snapshot; `labelled`: each part says which key groups it has. Raises SquallError."""
         try:
-            return self.files.read_snapshot(file)
+            return self.files.read_snapshot(file, labelled)
         except ValueError as error:
             raise SquallError(f"{self.files.folder}: {error}") from error
 
@@ -149,13 +149,13 @@ class StateDrop:
         for name, file in self.named(component).items():
             if name not in sizes:
                 continue
-            snapshot = self.snapshot(file)
+            snapshot = self.snapshot(file, labelled=True)
             parts = [part for part in snapshot.parts if part["state"] != state]
             held = state in states_in(snapshot)
             snapshot.parts = parts
             (snapshot.state or {}).get("states", {}).pop(state, None)
             if held or file.since:  # what builds upon others is written as a whole one
-                made[name] = snapshot, *encode_snapshot(snapshot)
+                made[name] = snapshot, *encode_snapshot(snapshot, file.groups)
             else:
                 gone.discard(name)  # as it is
 
@@ -165,7 +165,7 @@ class StateDrop:
             number = self.view.last + 1
             for name, (snapshot, file, data) in made.items():
                 place = f"{file.digest[:DIGEST_DIGITS]}-{snapshot.task.replace('/', '.')}"
-                edits[name] = SnapshotFile(f"{snapshot.epoch}-{number}-{place}", file.digest)
+                edits[name] = file.renamed(f"{snapshot.epoch}-{number}-{place}")
                 self.files.write_snapshot(edits[name], data)
                 gone.discard(edits[name].name)  # an attempt that was interrupted has written it, too
             return DropRecord(secrets.token_hex(8), dict(edits))

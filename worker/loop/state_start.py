@@ -21,8 +21,12 @@ from worker.loop.epoch_store import EpochFiles
 DIGEST_DIGITS = 16
 
 
-def fetch_start(files: EpochFiles, start: StateStart) -> CommitRecord:
-    """Copy the snapshots of an epoch into a topology's store; return a commit that names them. Raises SquallError."""
+def fetch_start(files: EpochFiles, start: StateStart, groups: int) -> CommitRecord:
+    """Copy the snapshots of an epoch into a topology's store; return a commit that names them. Raises SquallError.
+
+    `groups`: into how many groups the topology divides keys. If the other one has another number, the copies are as if they
+    had none: each task then finds its keys among all.
+    """
     source = source_of(files, start)
     if source is None:
         raise SquallError(
@@ -30,17 +34,20 @@ def fetch_start(files: EpochFiles, start: StateStart) -> CommitRecord:
             "its topology.state.path, which all hosts must see"
         )
     content = CommittedState(source).read(start.epoch)
+    record = content.epoch.record
+    same = record.groups == groups
     copies: dict[str, SnapshotFile] = {}
-    for task in content.files:
-        snapshot = content.snapshot(task)
+    for task, (there, _) in content.files.items():
+        snapshot = content.snapshot(task, labelled=same)
         if snapshot is None:
             raise SquallError(f"--state {start}: {'; '.join(content.damaged)}")
-        file, data = encode_snapshot(snapshot)  # a whole one, also if it was several files
+        # A whole one, also if it was several files.
+        file, data = encode_snapshot(snapshot, there.groups if same else None)
         name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"
-        copies[task] = SnapshotFile(name, file.digest)
+        copies[task] = file.renamed(name)
         files.write_snapshot(copies[task], data)
-    record = content.epoch.record
-    return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished)
+    divided = groups if same else 0
+    return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished, divided)
 
 
 def source_of(files: EpochFiles, start: StateStart) -> EpochFiles | None:

@@ -19,6 +19,7 @@ cdef class ShuffleRoute(Route):
 
 cdef class KeyedRoute(Route):
     cdef public list boxes
+    cdef public list every
     cdef public Source source
     cdef public tuple fields
     cdef public tuple positions

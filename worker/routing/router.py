@@ -16,6 +16,7 @@ from typing import Any
 from topology_api import EmitError, FailTuple, Grouping, GroupingError
 from topology_api.tuples import Source
 from worker.errors.reports import failure_text
+from worker.routing.key_groups import by_group
 from worker.routing.key_hash import key_hash, two_choices
 from worker.routing.outbox import Outbox
 from worker.routing.text_hash import choice_of
@@ -84,10 +85,12 @@ class DetourRoute(ShuffleRoute):
 class KeyedRoute(Route):
     """Base of the groupings by fields: finds the key of a row, and reports a value that cannot be a key."""
 
-    __slots__ = ("boxes", "fields", "only", "positions", "source")
+    __slots__ = ("boxes", "every", "fields", "only", "positions", "source")
 
     def __init__(self, boxes: list[Outbox], source: Source, fields: Sequence[str]) -> None:
         self.boxes = boxes
+        #: Each outbox once.
+        self.every = list({id(box): box for box in boxes}.values())
         self.source = source
         self.fields = tuple(fields)
         self.positions = tuple(source.index[name] for name in fields)
@@ -119,7 +122,11 @@ class KeyedRoute(Route):
 
 
 class FieldsRoute(KeyedRoute):
-    """Equal keys go to one task, from every sender, in every process."""
+    """Equal keys go to one task, from every sender, in every process.
+
+    `boxes`: the outboxes of the tasks; or, into a stateful bolt whose keys are divided into groups, for each group that of its
+    owner.
+    """
 
     __slots__ = ("cache",)
 
@@ -303,6 +310,8 @@ class Reader:
     index: int
     #: The prepared custom grouping.
     grouping: Grouping | None = None
+    #: Into how many groups the keys of a stateful bolt are divided; 0: its tasks share them without groups.
+    groups: int = 0
 
 
 def share(output: StreamOutput, boxes: list[Outbox], index: int) -> None:
@@ -323,6 +332,8 @@ def add_route(output: StreamOutput, kind: str, reader: Reader) -> None:
         near = [reader.boxes[task] for task in tasks if reader.local(task)]
         share(output, near or boxes, reader.index)
     elif kind == "fields":  # to the task of the key
+        if reader.groups:  # the task of a key is that of its group
+            boxes = by_group(boxes, reader.groups)
         output.picked.append(FieldsRoute(boxes, output.source, reader.fields))
     elif kind == "partial_key":  # to the less used of the key's two tasks
         output.picked.append(PartialKeyRoute(boxes, output.source, reader.fields))

@@ -12,7 +12,7 @@ import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import Any, Final
 from uuid import UUID
 
@@ -25,7 +25,7 @@ from worker.state.maps import MapHandle
 from worker.state.readable import form_of_items, json_form, value_of
 from worker.state.saved_rows import TIMER
 from worker.state.saving import kind_of
-from worker.state.table import NONE, StateHandle
+from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
 
@@ -71,6 +71,8 @@ class LiveKey:
             return self.row_of_list(name, handle)
         assert isinstance(handle, ValueHandle)
         found, expiry, now = handle.cells.get(self.key, NONE), handle.expiry, handle.table.now()
+        if found is NONE and self.key in handle.raw:
+            found = StoredBytes(handle.raw[self.key])
         if not handle.keyed or found is NONE or (expiry is not None and expiry.is_over(self.key, now)):
             return None
         form, omitted = self.form_of(handle.codec, found, handle), ""
@@ -81,18 +83,19 @@ class LiveKey:
 
     def row_of_list(self, name: str, handle: ListHandle) -> LiveRow | None:
         """Return the row of a ListState."""
-        elements, times = handle.cells.get(self.key, []), handle.times.get(self.key, [])
+        elements = chain(map(StoredBytes, handle.raw.get(self.key, ())), handle.cells.get(self.key, ()))
+        count, times = handle.length_of(self.key), handle.times.get(self.key, [])
         first = 0
         if handle.expiry is not None:
             oldest = handle.table.now() - handle.expiry.ttl
-            first = next((at for at, time in enumerate(times) if time > oldest), len(elements))
+            first = next((at for at, time in enumerate(times) if time > oldest), count)
         shown: list[Any] = []
         for element in islice(elements, first, first + MOST_PARTS):
             form = self.form_of(handle.codec, element, handle)
             if form is NONE:
                 break
             shown.append(form)
-        rest = len(elements) - first - len(shown)
+        rest = count - first - len(shown)
         if not shown and not rest:
             return None
         written = None if handle.expiry is None else times[first : first + len(shown)]
@@ -100,11 +103,13 @@ class LiveKey:
 
     def row_of_map(self, name: str, handle: MapHandle) -> LiveRow | None:
         """Return the row of a MapState."""
-        items, expiry, now = handle.cells.get(self.key, {}), handle.expiry, handle.table.now()
+        touched, stored = handle.cells.get(self.key, {}), handle.raw.get(self.key, {})
+        items = chain(touched.items(), zip(stored, map(StoredBytes, stored.values())))
+        expiry, now = handle.expiry, handle.table.now()
         shown: list[tuple[Any, Any]] = []
         written: list[float] = []
         seen = 0
-        for item, value in islice(items.items(), MOST_PARTS):
+        for item, value in islice(items, MOST_PARTS):
             if expiry is not None and expiry.is_over((self.key, item), now):
                 seen += 1
                 continue
@@ -115,7 +120,7 @@ class LiveKey:
             shown.append(forms)
             if expiry is not None:
                 written.append(expiry.written_at((self.key, item)) or 0.0)
-        rest = len(items) - seen
+        rest = len(touched) + len(stored) - seen
         if not shown and not rest:
             return None
         # The parts have their form already, and a form is its own form.
@@ -138,7 +143,7 @@ class LiveKey:
         table, key = handle.table, handle.table.key
         try:
             table.key = self.key  # for messages
-            data = codec.encode(value, handle)
+            data = value.data if type(value) is StoredBytes else codec.encode(value, handle)
         except Exception:  # no snapshot can keep it, and its task will say so
             return json_form(value)
         finally:

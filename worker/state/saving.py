@@ -7,6 +7,7 @@ taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
 call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
 many elements come before it, so that of a list that has grown only its end is saved.
+The parts of a state come in the order of the key groups of their cells (`worker.state.shares`), in slices, too.
 Must not know: tasks, files, when a snapshot is whole.
 """
 
@@ -19,10 +20,12 @@ import msgspec
 
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import declared_as
+from worker.routing.key_groups import GroupRange
 from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
 from worker.state.lists import MarkingListHandle
 from worker.state.maps import MapHandle
+from worker.state.shares import Shares
 from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
@@ -34,6 +37,8 @@ MOST_CELLS: Final = 256
 MOST_BYTES: Final = 64 * 1024
 #: Types of a few bytes, which are encoded without a look at their sizes.
 SMALL: Final = frozenset((int, float, bool))
+#: How many cells are divided among groups at a time: that takes a millisecond.
+MOST_DIVIDED: Final = 1024
 
 Part = dict[str, Any]
 
@@ -101,10 +106,15 @@ class StateSaving:
         handles: list[StateHandle],
         whole: bool,
         to_wall: Callable[[float], float],
-        out: Callable[[bytes], None],
+        out: Callable[[bytes, GroupRange | None], None],
+        groups: GroupRange | None = None,
     ) -> None:
-        """`whole`: all cells, not only those that have changed. `out`: gets each part."""
+        """`whole`: all cells, not only those that have changed. `out`: gets each part, with the groups of its keys; None: it is
+        for all tasks, or the task's keys are not divided into groups. `groups`: those of the task's keys."""
         self.whole = whole
+        self.groups = groups
+        #: The groups of the part at hand.
+        self.at_hand: GroupRange | None = None
         self.to_wall, self.out = to_wall, out
         self.cells = 0
         self.done = False
@@ -130,7 +140,7 @@ class StateSaving:
             self.done = True
         elif part["values"] or part["gone"]:
             self.cells += len(part["values"])
-            self.out(end_part(part))
+            self.out(end_part(part), self.at_hand)
         return self.done
 
     def labelled_parts(self, handle: StateHandle) -> Iterator[Part]:
@@ -147,34 +157,73 @@ class StateSaving:
             yield from self.parts_of_lists(handle)
             return
         put, frozen = self.putter(handle), handle.frozen
-        if self.is_simple(handle):
-            yield from self.simple_parts(handle)
-        elif isinstance(handle, MapHandle) and self.whole:
-            yield from self.parts_of_maps(handle, put)
-        while handle.waiting:
-            part, size = begin_part(handle), 0
-            for _ in range(MOST_CELLS):
-                if size > MOST_BYTES or not handle.waiting:
-                    break
-                cell = handle.waiting.pop()
-                if not self.whole or cell not in frozen:
-                    size += put(part, cell, self.present(handle, cell), False)
-            yield part
+        cells = handle.waiting if self.whole else list(handle.waiting)
+        for share in self.shares_of(handle, cells):
+            if not share:
+                yield begin_part(handle)
+            elif self.is_simple(handle):
+                yield from self.simple_parts(handle, share)
+            elif isinstance(handle, MapHandle) and self.whole:
+                yield from self.parts_of_maps(handle, share, put)
+            else:
+                yield from self.plain_parts(handle, share, put)
         handle.waiting = set()  # nothing is frozen from here on
-        while frozen:
-            part, size = begin_part(handle), 0
-            while frozen and size <= MOST_BYTES and len(part["values"]) < MOST_CELLS:
-                cell, found = frozen.popitem()
-                if found is not NONE or not self.whole:
-                    size += put(part, cell, found, True)
-            yield part
+        for share in self.shares_of(handle, list(frozen)):
+            if not share:
+                yield begin_part(handle)
+            while share:
+                part, size = begin_part(handle), 0
+                while share and size <= MOST_BYTES and len(part["values"]) < MOST_CELLS:
+                    cell = share.pop()
+                    found = frozen.pop(cell)
+                    if found is not NONE or not self.whole:
+                        size += put(part, cell, found, True)
+                yield part
         handle.waiting = None
 
-    def parts_of_maps(self, handle: MapHandle, put: Callable[..., int]) -> Iterator[Part]:
-        """Yield the items of all keys; those of a key may be many."""
+    def shares_of(self, handle: StateHandle, cells: list[Any]) -> Iterator[list[Any]]:
+        """Yield cells of a state in the order of their groups, some at a time, and note these groups; the list is emptied.
+        Between two slices of work it yields nothing, as an empty list."""
+        keyed = not isinstance(handle, ValueHandle) or handle.keyed
+        if self.groups is None or not keyed:
+            self.at_hand = None
+            yield cells
+            return
+        holds_items = isinstance(handle, MapHandle) and type(handle.waiting) is not list
+        shares = Shares(self.groups, len(cells), MOST_CELLS, holds_items)
+        while shares.divides and cells:
+            shares.divide(cells[-MOST_DIVIDED:], handle)
+            del cells[-MOST_DIVIDED:]
+            yield []
+        if not shares.divides:
+            shares.keep_all(cells)
+        for self.at_hand, share in shares.in_order():
+            yield share
+
+    def plain_parts(self, handle: StateHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
+        """Yield cells one by one, as they are: those that have changed since are frozen."""
+        frozen, waiting, whole = handle.frozen, handle.waiting, self.whole
+        while share:
+            part, size = begin_part(handle), 0
+            for _ in range(MOST_CELLS):
+                if size > MOST_BYTES or not share:
+                    break
+                cell = share.pop()
+                if whole:
+                    if cell in frozen:
+                        continue
+                elif cell in waiting:
+                    waiting.discard(cell)
+                else:
+                    continue
+                size += put(part, cell, self.present(handle, cell), False)
+            yield part
+
+    def parts_of_maps(self, handle: MapHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
+        """Yield the items of some keys; those of a key may be many."""
         frozen, part, size = handle.frozen, begin_part(handle), 0
-        while handle.waiting:
-            key = handle.waiting.pop()
+        while share:
+            key = share.pop()
             for item in [*handle.cells.get(key, ()), *handle.raw.get(key, ())]:
                 cell = key, item
                 if cell in frozen:
@@ -187,28 +236,37 @@ class StateSaving:
 
     def parts_of_lists(self, handle: MarkingListHandle) -> Iterator[Part]:
         """Yield the lists of all keys, or what is new at their ends; those of a key may be in several parts."""
-        part, size, room = begin_part(handle), 0, MOST_CELLS
-        while handle.waiting:
-            cell = handle.at_work = handle.waiting.pop()
-            at = 0 if self.whole else handle.saved_same[cell]
-            end = handle.lengths[cell] if cell in handle.lengths else handle.length_of(cell)
-            if not end and not self.whole:
-                part["gone"].append(original(cell))
-                room -= 1
-            while end:
-                taken, grown = self.put_piece(handle, part, cell, at, min(end, at + room))
-                at, size, room = at + taken, size + grown, room - max(taken, 1)
-                if room <= 0 or size > MOST_BYTES:
-                    yield part
-                    part, size, room = begin_part(handle), 0, MOST_CELLS
-                if at >= end:
-                    break
-            if end > MOST_CELLS:
-                handle.long_done.add(cell)
-            handle.at_work = NONE
-        yield part
+        cells = handle.waiting if self.whole else list(handle.waiting)
+        for share in self.shares_of(handle, cells):
+            part, size, room = begin_part(handle), 0, MOST_CELLS
+            while share:
+                cell = handle.at_work = share.pop()
+                at, end = self.take_list(handle, cell)
+                if not end and not self.whole:
+                    part["gone"].append(original(cell))
+                    room -= 1
+                while end:
+                    taken, grown = self.put_piece(handle, part, cell, at, min(end, at + room))
+                    at, size, room = at + taken, size + grown, room - max(taken, 1)
+                    if room <= 0 or size > MOST_BYTES:
+                        yield part
+                        part, size, room = begin_part(handle), 0, MOST_CELLS
+                    if at >= end:
+                        break
+                if end > MOST_CELLS:
+                    handle.long_done.add(cell)
+                handle.at_work = NONE
+            yield part
         handle.waiting, handle.lengths = None, {}
         handle.frozen.clear()
+
+    def take_list(self, handle: MarkingListHandle, cell: Any) -> tuple[int, int]:
+        """Return which elements of a list are saved, from one position up to another; it no longer waits."""
+        end = handle.lengths[cell] if cell in handle.lengths else handle.length_of(cell)
+        if self.whole:
+            return 0, end
+        handle.waiting.discard(cell)
+        return handle.saved_same[cell], end
 
     def put_piece(
         self, handle: MarkingListHandle, part: Part, cell: Any, at: int, end: int
@@ -241,19 +299,18 @@ class StateSaving:
         """Return whether a state has small values of an exact type, without times."""
         return isinstance(handle, ValueHandle) and handle.simple and handle.exact in SMALL
 
-    def simple_parts(self, handle: StateHandle) -> Iterator[Part]:
+    def simple_parts(self, handle: StateHandle, share: list[Any]) -> Iterator[Part]:
         """Yield the values that have not changed since, as fast as Python can."""
         assert isinstance(handle, ValueHandle)
         waiting, frozen, get = handle.waiting, handle.frozen, handle.cells.get
         encode = msgspec.msgpack.encode
-        while waiting:
-            if self.whole:
-                cells = waiting[-MOST_CELLS:]
-                del waiting[-MOST_CELLS:]
-            else:
-                pop = waiting.pop
-                cells = [pop() for _ in range(min(MOST_CELLS, len(waiting)))]
-            if self.whole and frozen:
+        while share:
+            cells = share[-MOST_CELLS:]
+            del share[-MOST_CELLS:]
+            if not self.whole:
+                cells = [cell for cell in cells if cell in waiting]  # the others are frozen
+                waiting.difference_update(cells)
+            elif frozen:
                 cells = [cell for cell in cells if cell not in frozen]
             values = list(map(get, cells))
             part = begin_part(handle)

@@ -18,7 +18,7 @@ from topology_api import EmitError
 from topology_api.tuples import BOUNDED, SETTLED, Tuple
 from topology_api.wording import class_name
 from worker.routing.outbox import Outbox
-from worker.routing.router import Route, Row, ShuffleRoute, StreamOutput
+from worker.routing.router import Route, Row, StreamOutput
 from worker.tracking.ids import SplitMix, words_of
 from worker.tracking.tracker import Emission, Tracker
 
@@ -164,7 +164,7 @@ class Emitter:
         for output in self.outputs.values():
             every = [*output.fixed, *output.direct.values()]
             for route in output.picked:
-                every += route.every if isinstance(route, ShuffleRoute) else route.boxes  # type: ignore[attr-defined]
+                every += route.every  # type: ignore[attr-defined]
             for custom in output.many:
                 every += custom.boxes.values()
             found.update((id(box), box) for box in every)

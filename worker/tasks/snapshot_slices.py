@@ -53,10 +53,10 @@ class SnapshotSlices:
         content.shift, self.ahead = ahead - self.ahead, ahead
         whole = self.chain.wants_whole(touched_cells(handles))
         self.chain.begin(whole)
-        self.data = SnapshotData()
+        self.data = SnapshotData(self.chain.groups)
         self.data.whole = False
         # All times of a snapshot are by the wall clock as it is now.
-        self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add)
+        self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add, self.chain.groups)
         self.encode_for(SLICE_SECS)
 
     def encode_for(self, seconds: float) -> None:

@@ -86,7 +86,7 @@ class Task:
         self.table.end()
         parts: list[bytes] = []
         handles: list[StateHandle] = [*self.states.values(), self.timers]
-        saving = StateSaving(handles, whole, lambda time: time, parts.append)
+        saving = StateSaving(handles, whole, lambda time: time, lambda data, _: parts.append(data))
         while not saving.step():
             pass
         return list(map(msgspec.msgpack.decode, parts))

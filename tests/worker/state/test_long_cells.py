@@ -60,7 +60,7 @@ class Task:
     def save(self, whole: bool = False, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
         """Take a snapshot, in which `meanwhile` is called now and then, and return its parts."""
         parts: list[bytes] = []
-        saving = StateSaving(self.handles, whole, lambda time: time, parts.append)
+        saving = StateSaving(self.handles, whole, lambda time: time, lambda data, _: parts.append(data))
         step = 0
         while not saving.step():
             step += 1

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, apply
 from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
-from worker.state import build, contents, saving
+from worker.routing.key_groups import GroupRange, group_of
+from worker.state import build, contents, saving, shares
 from worker.state.keys import canonical
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
@@ -26,6 +27,8 @@ from worker.state.table import MarkingTable, StateHandle
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
 
+#: Those of the only task.
+GROUPS = GroupRange(0, 8, 8)
 TIMERS = st.tuples(st.just("timer"), st.sampled_from(["one", "two"]), st.integers(0, 5))
 
 
@@ -36,7 +39,7 @@ def stories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     """
     families = draw(st.lists(st.sampled_from([*FAMILIES.values(), (TIMERS,)]), min_size=1, max_size=2))
     kinds = [step for family in families for step in family]
-    keys = draw(st.lists(KEYS, min_size=1, max_size=2))
+    keys = draw(st.lists(KEYS, min_size=1, max_size=3))
     steps = st.lists(st.one_of(kinds), min_size=1, max_size=3)
     returns, seconds = st.sampled_from([True, True, True, False]), st.sampled_from([0, 0, 1, 3])
     call = st.tuples(st.just("call"), st.sampled_from(keys), steps, returns, seconds)
@@ -173,7 +176,20 @@ class Story:
             self.wall.seconds,
         )
         self.parts = []
-        self.saving = StateSaving(self.task.handles, whole, self.wall.to_wall, self.parts.append)
+        self.saving = StateSaving(self.task.handles, whole, self.wall.to_wall, self.take, GROUPS)
+
+    def take(self, data: bytes, groups: GroupRange | None) -> None:
+        """A part, whose keys have the groups that it says."""
+        self.parts.append(data)
+        part = msgspec.msgpack.decode(data)
+        keys = pickle.loads(part["keys"]) if part["keys"] else []
+        gone = pickle.loads(part["gone"]) if part["gone"] else []
+        keys += [each[0] for each in gone] if part["kind"] == "MapState" else gone
+        if part["kind"] == "BroadcastState":
+            assert groups is None
+            return
+        assert groups is not None
+        assert all(groups.first <= group_of(key, groups.groups) < groups.end for key in keys)
 
     def slice(self) -> None:
         """The next slice; after the last one, the snapshots are compared."""
@@ -215,6 +231,8 @@ def test_whole_snapshot_and_changes_say_what_was_there_at_the_last_marker(
     story = Story()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(saving, "MOST_CELLS", cells)
+        patch.setattr(saving, "MOST_DIVIDED", cells)
+        patch.setattr(shares, "LEAST_LISTS", 2)
         for event in events:
             story.play(event)
         while story.saving is not None:

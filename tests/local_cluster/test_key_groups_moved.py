@@ -1,0 +1,110 @@
+"""Key groups move with their state: what tasks read when their number changes, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from local_cluster import LocalCluster
+from tests.local_cluster.words_with_state import Count, Pass, Words, counts, expected, words
+from topology_api import Fields, InvalidConfig, InvalidTopology, Spout, TopologyBuilder
+from worker.epochs import snapshot_files
+from worker.loop.epoch_store import EpochFiles
+
+GROUPS = "topology.state.groups"
+
+
+def conf_at(path: Path, **options: object) -> dict[str, object]:
+    return {"topology.state.path": f"file://{path}", "topology.epoch.secs": 0.3, **options}
+
+
+def test_each_new_task_reads_the_files_that_have_its_groups(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From two tasks to three: the first and the last need one file each, the one between them both."""
+    monkeypatch.setattr(snapshot_files, "_AT_ONCE", 0)
+    read: list[tuple[str, int]] = []
+    old = EpochFiles.read_bytes
+
+    def read_bytes(self: EpochFiles, name: str, offset: int = 0, length: int | None = None, /) -> bytes:
+        found = old(self, name, offset, length)
+        read.append((name.split("-", 3)[3], len(found)))
+        return found
+
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(600, 100), Pass(), Count()), conf_at(tmp_path))
+        cluster.advance(3)
+        monkeypatch.setattr(EpochFiles, "read_bytes", read_bytes)
+        cluster.rebalance("words", parallelism={"count": 3})
+        cluster.advance(1)
+        monkeypatch.setattr(EpochFiles, "read_bytes", old)
+        sizes = {
+            path.name.split("-", 3)[3]: path.stat().st_size
+            for path in (tmp_path / "words/snapshots").iterdir()
+        }
+        cluster.advance(20)
+        assert counts(cluster) == expected(list(range(600)))
+    tails = [name for name, _ in read if name.startswith("count.")]
+    assert {"count.0", "count.1"} == set(tails)
+    assert sum(size for name, size in read if name.startswith("count.")) < 4 * max(sizes.values())
+
+
+def test_state_is_refused_with_another_number_of_groups_and_goes_on_with_its_own(tmp_path: Path) -> None:
+    topology = words(Words(300, 100), Pass(), Count())
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 64}))
+        cluster.advance(1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path))
+        cluster.advance(1)
+        status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        text = status.errors[-1].render()
+        assert "its state has 64 key groups, and topology.state.groups is 1,024 now: set it to 64" in text
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 64}))
+        cluster.advance(20)
+        assert counts(cluster) == expected(list(range(300)))
+
+
+@pytest.mark.parametrize("groups", [1024, 5])
+def test_a_copy_of_state_may_have_another_number_of_groups(tmp_path: Path, groups: int) -> None:
+    topology = words(Words(300, 100), Pass(), Count())
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path / "old"))
+        cluster.advance(2)
+    with LocalCluster(simulated_time=True) as cluster:
+        conf = conf_at(tmp_path / "new", **{GROUPS: groups})
+        cluster.submit(topology, conf, state=f"{tmp_path}/old/words")
+        cluster.advance(1)
+        cluster.rebalance("words", parallelism={"count": 4})
+        cluster.advance(20)
+        assert counts(cluster) == expected(list(range(300)))
+
+
+def test_more_tasks_than_groups_are_refused_by_the_builder_at_submit_and_at_a_rebalance(
+    tmp_path: Path,
+) -> None:
+    class Nothing(Spout):
+        outputs = Fields("word", "number")
+
+        def next_tuple(self) -> float:
+            return 1.0
+
+    def built(tasks: int, **conf: object) -> TopologyBuilder:
+        builder = TopologyBuilder("few", conf=conf)
+        builder.set_spout("words", Nothing())
+        builder.set_bolt("count", Count(), tasks).fields_grouping("words", "word")
+        return builder
+
+    problem = "bolt 'count' would have 3 tasks, and its keys are divided into 2 groups"
+    with pytest.raises(InvalidTopology, match=problem):
+        built(3, **conf_at(tmp_path, **{GROUPS: 2})).build()
+    built(3, **{GROUPS: 2}).build()  # its state is in memory
+    with LocalCluster(simulated_time=True) as cluster:
+        with pytest.raises(InvalidConfig, match=problem):
+            cluster.submit(built(3).build(), conf_at(tmp_path, **{GROUPS: 2}))
+        cluster.submit(built(2).build(), conf_at(tmp_path, **{GROUPS: 2}))
+        with pytest.raises(InvalidConfig, match=problem):
+            cluster.rebalance("few", parallelism={"count": 3})
