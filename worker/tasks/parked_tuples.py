@@ -49,7 +49,7 @@ def mark_of(item: Any) -> LetterMark:
 
 def fields_of(item: Any) -> list[str]:
     """Return the fields that the stream of a dead letter had; none if it does not say them."""
-    return next((each for each in item[4:] if isinstance(each, list | tuple)), [])
+    return next((list(each) for each in item[4:] if isinstance(each, list | tuple)), [])
 
 
 def item_of(
