@@ -56,8 +56,9 @@ def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool)
     the topology, whose name it is; `here`: whether its workers run on this host, so that they have the same folders."""
     from squall.stores.opening import default_webhdfs, open_store
     from squall.stores.paths import check_path
+    from worker.epochs.trimming import LOG
     from worker.loop.committed_state import CommittedState
-    from worker.loop.epoch_store import LOG, EpochFiles
+    from worker.loop.epoch_store import EpochFiles
 
     wanted = StateStart.parse(start)
     path, webhdfs = conf.get(STATE_PATH), conf.get(STATE_WEBHDFS)

@@ -40,8 +40,8 @@ from worker.epochs.records import (
 KEPT_SWITCHES: Final = 5
 #: How many of the last leaders are known.
 KEPT_LEADERS: Final = 20
-#: The log is trimmed after this number of records, or twice as many as commits are kept, if that is more: a floor, which holds
-#: these commits, costs less than the records that it stands for.
+#: The log is trimmed after this number of records, or twice as many as commits are kept, if that is more: so a floor, which
+#: holds these commits, costs less than the records that it stands for.
 TRIM_EVERY: Final = 100
 
 

@@ -24,7 +24,7 @@ So a put counts only after a second look, and what was read counts only after on
 5. What a floor says is a fold of records that were read by 4 or written by 3: it is right, by whom and how late it is put:
    one that a thawed coordinator puts below the newest is ignored, and is removed with the next one.
 
-A put whose answer is lost may arrive after all this, as a file below the floor: it is not read, and the next trimming removes it.
+A put whose answer is lost may arrive after all this: as a file below the floor. The next trimming removes it.
 What remains of the first record is a mark that is no record: an older release of Squall, which knows no floors, refuses the log
 and does not begin from nothing.
 Must not know: stores (the caller makes the calls), what records lead to.
