@@ -144,11 +144,16 @@ class StateSaving:
         return self.done
 
     def labelled_parts(self, handle: StateHandle) -> Iterator[Part]:
-        """Yield the parts of a state; the first one with values says what it is declared as."""
-        label = not isinstance(handle, KeyTimers)
+        """Yield the parts of a state; the first one with values says what it is declared as. So does the first one of other
+        groups: a task may read these groups only.
+        """
+        if isinstance(handle, KeyTimers):
+            yield from self.parts_of(handle)
+            return
+        label, groups = declared(handle), NONE
         for part in self.parts_of(handle):
-            if label and part["values"]:
-                part["declared"], label = declared(handle), False
+            if part["values"] and groups is not self.at_hand:
+                part["declared"], groups = label, self.at_hand
             yield part
 
     def parts_of(self, handle: StateHandle) -> Iterator[Part]:
