@@ -25,6 +25,7 @@ from worker.epochs.snapshot_files import GROUPS, TaskSnapshot
 from worker.loop.plan import WorkerPlan
 from worker.loop.row_fields import match_fields
 from worker.routing.key_groups import GroupRange, range_of, task_of
+from worker.state.merging import has_time
 from worker.state.saving import Part
 from worker.tasks.emitter import short
 from worker.tasks.fitting import ANOTHER_PATH
@@ -297,13 +298,13 @@ class KeyShare:
                 if self.owns(key):
                     keys.append(key)
                     values.append(each["values"][at])
-                    if each["times"]:
-                        times.append(each["times"][at])
+                    # Of some tasks the state may have none, where it had no `ttl`.
+                    times.append(each["times"][at] if each["times"] else None)
         return {
             **saved[0],
             "keys": dumps_by_value(keys, 5) if keys else b"",
             "values": values,
-            "times": times,
+            "times": times if any(map(has_time, times)) else [],
         }
 
 

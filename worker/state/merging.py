@@ -90,7 +90,7 @@ class MergedState:
                 value = [(item, data) for item, data, _ in value.values()]
             values.append(value)
             times.append(written)
-        timed = any(written is not None and written != [None] for written in times)
+        timed = any(map(has_time, times))
         made = {**self.head, "keys": keys, "values": values, "times": times if timed else []}
         return made if self.declared is None else {**made, "declared": self.declared}
 
@@ -117,6 +117,11 @@ def merged(state: Mapping[str, Any], parts: Iterable[Part], keys_of: KeysOf) -> 
 def is_piece(value: Any) -> bool:
     """Return whether the value of a list is a piece of it, and says first how many elements before it stay."""
     return isinstance(value, list) and bool(value) and type(value[0]) is int
+
+
+def has_time(written: Any) -> bool:
+    """Return whether times of writing, of a key or of its parts, say when anything was written."""
+    return any(map(has_time, written)) if isinstance(written, list) else written is not None
 
 
 def shifted(times: Any, shift: float) -> Any:

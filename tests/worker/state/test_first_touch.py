@@ -15,7 +15,7 @@ from worker.loop.rescale import KeyShare
 from worker.routing.key_groups import range_of
 from worker.state import build, contents
 from worker.state.merging import merged
-from worker.state.saved import load_parts
+from worker.state.saved import load_parts, load_states, with_parts
 from worker.state.saving import StateSaving, declared
 from worker.state.table import MarkingTable, StateHandle
 from worker.state.timers import KeyTimers
@@ -93,6 +93,10 @@ class Task:
         while not saving.step():
             pass
         return list(map(msgspec.msgpack.decode, parts))
+
+    def load_further(self, parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return the parts of states that the bolt does not declare."""
+        return load_parts(self.states, self.timers, parts, lambda time: time)
 
     def load(self, parts: list[dict[str, Any]], same_code: bool = True) -> Task:
         load_parts(self.states, self.timers, parts, lambda time: time, same_code=same_code)
@@ -248,6 +252,30 @@ def test_a_task_that_reads_some_groups_of_a_snapshot_decodes_no_value_either() -
         states = Task().load(parts).states
         assert {name for name, handle in states.items() if handle.raw and not handle.cells} == {*states}
     assert DECODED == []
+
+
+def test_states_without_a_ttl_that_a_version_does_not_declare_survive_other_numbers_of_tasks() -> None:
+    """Of some tasks each map had one item, and of others several: neither has times of writing."""
+
+    class Sums(StatefulBolt):
+        key = "user"
+        sums = MapState(int, int)
+
+    saved: list[dict[str, Any]] = []
+    for first in (0, 10):
+        task = Task(Sums)
+        for number in range(first, first + 10):
+            task.at(f"u{number}")["sums"].update(dict.fromkeys(range(1 if first else 3), number))
+        saved.append(with_parts({}, Task(OtherVisits).load_further(task.saved())))
+    assert not any(each["sums"]["times"] for each in saved)
+    for order in (saved, saved[::-1]):
+        shares = [KeyShare(index, 2, 64).states([KeyShare(0, 1, 64).states(order)]) for index in (0, 1)]
+        found: dict[str, dict[int, int]] = {}
+        for share in shares:
+            task = Task(Sums)
+            load_states(task.states, share, lambda time: time)
+            found |= task.states["sums"].cells
+        assert found == {f"u{at}": dict.fromkeys(range(1 if at >= 10 else 3), at) for at in range(20)}
 
 
 def test_untouched_values_are_forgotten_when_their_time_is_over() -> None:
