@@ -21,4 +21,6 @@ cdef class ListHandle(StateHandle):
     cpdef keep_all(self)
     cpdef undo(self)
     cpdef kept(self, cell)
+    cpdef mark(self, cell)
+    cpdef mark_at_hand(self)
     cpdef drop(self, key)

@@ -14,6 +14,21 @@ from worker.state.expiry import Expiry
 from worker.state.table import NONE, StateHandle, StateTable
 
 
+class Cut:
+    """What a list was before something was appended to it: its first elements, which are still there."""
+
+    __slots__ = ("length", "written")
+
+    def __init__(self, length: int, written: float | None) -> None:
+        self.length = length
+        #: When the list was written last.
+        self.written = written
+
+    def of(self, elements: list[Any], times: list[float] | None) -> tuple[list[Any], list[float] | None, float | None]:
+        """Return what `kept` would have returned then. `elements`, `times`: those of a later time."""
+        return elements[: self.length], None if times is None else times[: self.length], self.written
+
+
 class ListHandle(StateHandle):
     """A list per key."""
 
@@ -220,7 +235,55 @@ class ListHandle(StateHandle):
         if not elements:
             return NONE
         values = list(elements) if self.plain else [self.codec.encode(each, self) for each in elements]
-        return values, None if self.expiry is None else list(self.times.get(cell, ()))
+        if self.expiry is None:
+            return values, None, None
+        return values, list(self.times.get(cell, ())), self.expiry.written_at(cell)
+
+    def mark(self, cell: Any) -> None:
+        touched = self.touched
+        if touched is None:
+            return
+        was = touched.get(cell)
+        if was is None:
+            touched[cell] = self.kept(cell)
+        elif type(was) is Cut:
+            values, times, _ = self.kept(cell)
+            touched[cell] = was.of(values, times)
+
+    def mark_at_hand(self) -> None:
+        touched, key = self.touched, self.table.key
+        if touched is not None and key not in touched:
+            touched[key] = Cut(self.length, self.old_written) if self.length else NONE
+
+    def merge_older(self, found: dict[Any, Any], older: dict[Any, Any]) -> None:
+        for cell, was in older.items():
+            later = found.get(cell)
+            if type(was) is Cut and type(later) is tuple:
+                found[cell] = was.of(later[0], later[1])
+            else:
+                found[cell] = was
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        plain, decode, expiry = self.plain, self.codec.decode, self.expiry
+        for cell, was in cells.items():
+            if was is NONE:
+                self.drop(cell)
+                continue
+            if type(was) is Cut:
+                written = was.written
+                del self.cells[cell][was.length :]
+                if expiry is not None:
+                    del self.times[cell][was.length :]
+            else:
+                values, times, written = was
+                self.cells[cell] = values if plain else list(map(decode, values))
+                if expiry is not None:
+                    self.times[cell] = times
+            if expiry is not None:
+                expiry.restore(cell, written)
+
+    def take_over(self, other: Any) -> None:
+        self.cells, self.times, self.expiry = other.cells, other.times, other.expiry
 
     # Undoing.
 
@@ -248,6 +311,10 @@ class ListHandle(StateHandle):
         self.old_times = self.times.get(key, [])[: self.length]
         if not self.plain:
             self.old = [self.codec.encode(each, self) for each in self.old]
+        touched = self.touched
+        if touched is not None and type(was := touched.get(key)) is Cut:
+            # The call may change all of it: what it was at the last snapshot is at the beginning of what undoes the call.
+            touched[key] = was.of(self.old, self.old_times if self.expiry is not None else None)
 
     def undo(self) -> None:
         key = self.table.key

@@ -258,9 +258,13 @@ class MarkingMapHandle(MapHandle):
 
     def keep_old(self, item: Any) -> None:
         self.begin_log()
-        if item not in self.logged:
-            self.mark((self.table.key, item))
-            MapHandle.keep_old(self, item)
+        if item in self.logged:
+            return
+        MapHandle.keep_old(self, item)
+        touched, cell = self.touched, (self.table.key, item)
+        if touched is not None and cell not in touched:
+            _, old, _, written = self.log[-1]
+            touched[cell] = NONE if old is NONE else (old, written)
 
     def clear(self) -> None:
         key = self.table.key
@@ -284,6 +288,22 @@ class MarkingMapHandle(MapHandle):
             return NONE
         value = found if self.plain else self.codec.encode(found, self)
         return value, None if self.expiry is None else self.expiry.written_at(cell)
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        own, plain, decode, expiry = self.cells, self.plain, self.codec.decode, self.expiry
+        for cell, was in cells.items():
+            key, item = cell
+            if was is not NONE:
+                own.setdefault(key, {})[item] = was[0] if plain else decode(was[0])
+            elif key in own:
+                own[key].pop(item, None)
+                if not own[key]:
+                    del own[key]
+            if expiry is not None:
+                expiry.restore(cell, None if was is NONE else was[1])
+
+    def take_over(self, other: Any) -> None:
+        self.cells, self.expiry = other.cells, other.expiry
 
 
 MutableMapping.register(MapHandle)

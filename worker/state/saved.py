@@ -173,7 +173,7 @@ def _load(handle: StateHandle, saved: Saved, from_wall: Clock) -> None:
             handle.cells[key] = [decode(part) for part in value]
             if expiry is not None:
                 handle.times[key] = [now] * len(value) if time is None else [from_wall(each) for each in time]
-                written[key] = handle.times[key][-1]
+                written[key] = max(handle.times[key])  # elements may have been reversed, or written again
     if expiry is not None:
         expiry.written.update(written)
 

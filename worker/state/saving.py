@@ -1,8 +1,8 @@
 """Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
-saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
-snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
+saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`). So
+a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
 taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock.
 Must not know: tasks, files, when a snapshot is whole.
@@ -10,7 +10,8 @@ Must not know: tasks, files, when a snapshot is whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -19,7 +20,7 @@ from topology_api.packing import dumps_by_value
 from topology_api.state_types import declared_as
 from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
-from worker.state.lists import ListHandle
+from worker.state.lists import Cut, ListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
 from worker.state.timers import KeyTimers
@@ -96,11 +97,13 @@ class StateSaving:
         self.to_wall, self.out = to_wall, out
         self.cells = 0
         self.done = False
+        taken: list[tuple[StateHandle, Iterable[Any]]] = []
         for handle in handles:
             every = handle.times if isinstance(handle, KeyTimers) else handle.cells  # type: ignore[attr-defined]
-            handle.waiting = list(every) if whole else handle.touched
-            handle.touched, handle.frozen = set(), {}
-        self.parts = (part for handle in handles for part in self.labelled_parts(handle))
+            # What has changed does so no more from here on: the handle has another dict for what follows.
+            taken.append((handle, list(every) if whole else handle.touched or ()))
+            handle.touched = {}
+        self.parts = (part for handle, cells in taken for part in self.labelled_parts(handle, cells))
         self.table = handles[0].table if handles else None
 
     def step(self) -> bool:
@@ -123,49 +126,50 @@ class StateSaving:
             self.out(end_part(part))
         return self.done
 
-    def labelled_parts(self, handle: StateHandle) -> Iterator[Part]:
-        """Yield the parts of a state; the first one with values says what it is declared as."""
+    def labelled_parts(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
+        """Yield the parts of a state; the first one with values says what it is declared as. `cells`: those to encode; of the
+        whole of a map, their keys.
+        """
         label = not isinstance(handle, KeyTimers)
-        for part in self.parts_of(handle):
+        for part in self.parts_of(handle, cells):
             if label and part["values"]:
                 part["declared"], label = declared(handle), False
             yield part
 
-    def parts_of(self, handle: StateHandle) -> Iterator[Part]:
+    def parts_of(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
-        put = self.putter(handle)
-        frozen = handle.frozen
+        changed = handle.touched  # since the saving was made
+        assert changed is not None
         if self.is_simple(handle):
-            yield from self.simple_parts(handle)
-        elif isinstance(handle, MapHandle) and self.whole:
-            yield from self.parts_of_maps(handle, put)
-        while handle.waiting:
-            part, size = begin_part(handle), 0
-            for _ in range(MOST_CELLS):
-                if size > MOST_BYTES or not handle.waiting:
-                    break
-                cell = handle.waiting.pop()
-                if not self.whole or cell not in frozen:
+            yield from self.simple_parts(handle, cells, changed)
+            return
+        put, left = self.putter(handle), iter(cells)
+        if isinstance(handle, MapHandle) and self.whole:
+            yield from self.parts_of_maps(handle, cells, changed, put)
+            left = iter([cell for cell, was in changed.items() if was is not NONE])
+        while True:
+            part, size, taken = begin_part(handle), 0, 0
+            for taken, cell in enumerate(islice(left, MOST_CELLS), 1):
+                was = changed.get(cell)
+                if was is None:
                     size += put(part, cell, self.present(handle, cell), False)
+                elif was is not NONE or not self.whole:
+                    size += put(part, cell, was, True)
+                if size > MOST_BYTES:
+                    break
+            if not taken:
+                return
             yield part
-        handle.waiting = set()  # nothing is frozen from here on
-        while frozen:
-            part, size = begin_part(handle), 0
-            while frozen and size <= MOST_BYTES and len(part["values"]) < MOST_CELLS:
-                cell, found = frozen.popitem()
-                if found is not NONE or not self.whole:
-                    size += put(part, cell, found, True)
-            yield part
-        handle.waiting = None
 
-    def parts_of_maps(self, handle: MapHandle, put: Callable[..., int]) -> Iterator[Part]:
-        """Yield the items of all keys; those of a key may be many."""
-        frozen, part, size = handle.frozen, begin_part(handle), 0
-        while handle.waiting:
-            key = handle.waiting.pop()
+    def parts_of_maps(
+        self, handle: MapHandle, keys: Iterable[Any], changed: dict[Any, Any], put: Callable[..., int]
+    ) -> Iterator[Part]:
+        """Yield the items of all keys that have not changed; those of a key may be many."""
+        part, size = begin_part(handle), 0
+        for key in keys:
             for item in list(handle.cells.get(key, ())):
                 cell = key, item
-                if cell in frozen:
+                if cell in changed:
                     continue
                 size += put(part, cell, self.present(handle, cell), False)
                 if size > MOST_BYTES or len(part["values"]) >= MOST_CELLS:
@@ -177,35 +181,33 @@ class StateSaving:
         """Return whether a state has small values of an exact type, without times."""
         return isinstance(handle, ValueHandle) and handle.simple and handle.exact in SMALL
 
-    def simple_parts(self, handle: StateHandle) -> Iterator[Part]:
-        """Yield the values that have not changed since, as fast as Python can."""
+    def simple_parts(
+        self, handle: StateHandle, cells: Iterable[Any], changed: dict[Any, Any]
+    ) -> Iterator[Part]:
+        """Yield values as fast as Python can."""
         assert isinstance(handle, ValueHandle)
-        waiting, frozen, get = handle.waiting, handle.frozen, handle.cells.get
+        left, get = iter(cells), handle.cells.get
         encode = msgspec.msgpack.encode
-        while waiting:
-            if self.whole:
-                cells = waiting[-MOST_CELLS:]
-                del waiting[-MOST_CELLS:]
-            else:
-                pop = waiting.pop
-                cells = [pop() for _ in range(min(MOST_CELLS, len(waiting)))]
-            if self.whole and frozen:
-                cells = [cell for cell in cells if cell not in frozen]
-            values = list(map(get, cells))
+        while keys := list(islice(left, MOST_CELLS)):
+            values = list(map(get, keys))
+            if changed:
+                for at, key in enumerate(keys):
+                    if (was := changed.get(key)) is not None:
+                        values[at] = None if was is NONE else was[0]
             part = begin_part(handle)
-            if not self.whole and None in values:  # no value of these types is None
-                part["gone"] = [original(cell) for cell, value in zip(cells, values) if value is None]
-                cells = [cell for cell, value in zip(cells, values) if value is not None]
+            if None in values:  # no value of these types is None
+                part["gone"] = [original(key) for key, value in zip(keys, values) if value is None]
+                keys = [key for key, value in zip(keys, values) if value is not None]
                 values = [value for value in values if value is not None]
             try:
                 part["values"] = list(map(encode, values))
             except Exception:
-                for cell, value in zip(cells, values):  # which one?
+                for cell, value in zip(keys, values):  # which one?
                     handle.table.key = cell
                     handle.codec.encode(value, handle)
                 raise
-            boxed = BoxedKey in set(map(type, cells))
-            part["keys"] = list(map(original, cells)) if boxed else cells
+            boxed = BoxedKey in set(map(type, keys))
+            part["keys"] = list(map(original, keys)) if boxed else keys
             yield part
 
     # A cell.
@@ -261,6 +263,8 @@ class StateSaving:
                 part["gone"].append(original(cell))
                 return 0
             table.key = cell
+            if type(found) is Cut:
+                found, frozen = found.of(handle.cells[cell], handle.times.get(cell)), False
             data = [encoded(codec, each, frozen and not plain, handle) for each in found[0]]
             part["keys"].append(original(cell))
             part["values"].append(data)

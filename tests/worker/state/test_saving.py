@@ -1,4 +1,6 @@
-"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once."""
+"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once. A task that
+returns in memory holds the same as one that reads it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +17,7 @@ from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, ap
 from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
 from worker.state import build, saving
+from worker.state.history import StateHistory
 from worker.state.keys import canonical
 from worker.state.saved import load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
@@ -40,12 +43,14 @@ def stories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     before = st.lists(call | call | sweep, max_size=4)
     beside = st.lists(call | sweep | slices, max_size=4)
     marker = st.tuples(st.just("marker"), st.sampled_from([True, False, False, False]), st.integers(0, 2))
-    end = st.sampled_from([("slices", 1000), ("slices", 1000), ("slices", 1000), ("rewind",)])
+    rewinds = st.sampled_from([("rewind",), ("return",), ("return",)])
+    end = st.sampled_from([("slices", 1000), ("slices", 1000), ("slices", 1000)]) | rewinds
     found: list[tuple[Any, ...]] = []
     for _ in range(draw(st.integers(2, 5))):
         found += [*draw(before), draw(marker), *draw(beside), draw(end)]
-        if draw(st.integers(0, 3)) == 0:
-            found.append(("rewind",))
+        if draw(st.booleans()):
+            found += [("commit",)] if draw(st.booleans()) else draw(st.lists(call, max_size=2))
+            found.append(draw(rewinds))
     return found
 
 
@@ -117,6 +122,11 @@ class Story:
         self.parts: list[bytes] = []
         #: The states, as a whole snapshot that was taken at once has them.
         self.oracle: tuple[Any, bytes, float] = ({}, b"", 0.0)
+        self.history = StateHistory()
+        #: What the task held at each marker; and the chain of those whose snapshot was encoded.
+        self.held: dict[int, dict[str, Any]] = {}
+        self.chains: dict[int, list[tuple[list[bytes], float]]] = {}
+        self.epoch = 0
 
     def play(self, event: tuple[Any, ...]) -> None:
         what = event[0]
@@ -134,6 +144,14 @@ class Story:
         elif what == "rewind" and self.chain:
             self.saving = None
             self.task = self.restored()
+            self.history.forget()
+            self.history.begin(self.epoch, self.wall.seconds)
+            self.held = {self.epoch: self.task.content()}
+            self.chains = {self.epoch: list(self.chain)}
+        elif what == "commit" and self.saving is None:
+            self.history.forget_before(self.epoch)
+        elif what == "return":
+            self.returns()
         elif what == "marker" and self.saving is None:
             self.wall.seconds += event[2]
             self.begin(event[1] or not self.chain)
@@ -147,7 +165,39 @@ class Story:
             ahead,
         )
         self.parts = []
+        changes = [handle.touched or {} for handle in task.handles]
+        self.epoch = max([self.epoch, *self.held], default=0) + 1
+        self.history.mark(self.epoch, ahead, changes)
+        self.held[self.epoch] = task.content()
         self.saving = StateSaving(task.handles, whole, self.wall.to_wall, self.parts.append)
+
+    def returns(self) -> None:
+        """Return in memory, to the oldest marker to which that is possible."""
+        self.history.leave(self.task.handles, {})
+        known = [mark.epoch for mark in self.history.marks if mark.epoch in self.chains]
+        assert all(map(self.history.can_return, known))
+        if not known:
+            self.history.left = None
+            return
+        self.saving = None
+        self.task, self.epoch = Task(self.clock), known[0]
+        mark = self.history.return_to(self.epoch, self.task.handles)
+        assert touched_cells(self.task.handles) == 0 and not self.history.can_return(self.epoch)
+        self.check_timers()
+        self.chain = list(self.chains[self.epoch])
+        self.wall.seconds = mark.ahead
+        assert self.task.content() == self.held[self.epoch]
+        read, returned = self.restored().content(), self.task.content()
+        for content in (read, returned):  # when a list was written last is when its newest element was, after reading
+            content["brief"] = content["brief"][:2]
+        assert returned == read
+
+    def check_timers(self) -> None:
+        """All timers are still due, in the order of their times."""
+        times = self.task.timers.times
+        for key, names in times.items():
+            for name, time in names.items():
+                assert any(entry[0] == time and entry[2:] == (key, name) for entry in self.task.timers.queue)
 
     def slice(self) -> None:
         """The next slice; after the last one, the snapshots are compared."""
@@ -156,6 +206,7 @@ class Story:
         if self.saving.whole:
             self.chain.clear()
         self.chain.append((self.parts, self.wall.seconds))
+        self.chains[self.epoch] = list(self.chain)
         self.saving = None
         states, timers, ahead = self.oracle
         expected = Task(self.clock)
