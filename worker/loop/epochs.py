@@ -38,6 +38,7 @@ from worker.epochs.participant import (
     Participant,
     PutInInbox,
     ReadSnapshots,
+    ReturnInMemory,
     RunTask,
     SendBarrier,
     SendToCoordinator,
@@ -55,10 +56,11 @@ from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale
 from worker.loop.store_calls import StoreCalls
-from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
+from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.staged_sink import StagedSinkTask
+from worker.tasks.unsent_rows import rows_in_outboxes
 
 _log = logging.getLogger(__name__)
 
@@ -160,7 +162,10 @@ class Epochs:
         self.end_marks.clear()
 
     def assign(self, plan: WorkerPlan) -> None:
-        """Follow an assignment: forget the participants of tasks that are in other workers now."""
+        """Follow an assignment: forget the participants of tasks that are in other workers now. The next rewind reads all
+        snapshots: others may have to be read, and their tuples may have other ways."""
+        for participant in self.participants.values():
+            participant.in_memory.forget()
         self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
             task: [target for target in plan.barrier_targets(component) if target in here]
@@ -372,8 +377,10 @@ class Epochs:
                 done = partial(self.snapshots_read, task.id, effect.rewind)
                 others = self.saved_files.get(participant.task, {})
                 self.calls.call(partial(self.read, participant.task, effect, others), done)
+            elif isinstance(effect, ReturnInMemory):
+                self.snapshots_read(task.id, effect.rewind, [effect.snapshot], in_memory=True)
             elif isinstance(effect, LoadSnapshot):
-                self.host.execute(task, partial(task.begin_with, effect.snapshot))
+                self.host.execute(task, partial(task.begin_with, effect.snapshot, effect.in_memory))
                 self.mail.later(partial(self.take_early, task.id))
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
@@ -401,14 +408,16 @@ class Epochs:
             found += self.files.read_snapshots(others)
         return found
 
-    def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
-        """The snapshots that a task begins with are there."""
+    def snapshots_read(
+        self, task: int, rewind: int, found: list[TaskSnapshot], in_memory: bool = False
+    ) -> None:
+        """The snapshots that a task begins with are there. `in_memory`: it has one, which was not read."""
         if task not in self.tasks:
             return
         participant, rescale = self.participants[task], Rescale(self.plan, self.counts)
         try:
             effects = participant.snapshots_read(
-                rewind, found, partial(rescale.begin, participant.task), self.now()
+                rewind, found, partial(rescale.begin, participant.task), self.now(), in_memory
             )
         except StateError as error:
             self.host.end(error)

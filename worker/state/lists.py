@@ -24,7 +24,9 @@ class Cut:
         #: When the list was written last.
         self.written = written
 
-    def of(self, elements: list[Any], times: list[float] | None) -> tuple[list[Any], list[float] | None, float | None]:
+    def of(
+        self, elements: list[Any], times: list[float] | None
+    ) -> tuple[list[Any], list[float] | None, float | None]:
         """Return what `kept` would have returned then. `elements`, `times`: those of a later time."""
         return elements[: self.length], None if times is None else times[: self.length], self.written
 

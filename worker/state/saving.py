@@ -2,8 +2,8 @@
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
 saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`). So
-a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
-taking those that have changed costs nothing.
+a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of
+them; taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock.
 Must not know: tasks, files, when a snapshot is whole.
 """
@@ -148,8 +148,9 @@ class StateSaving:
             yield from self.parts_of_maps(handle, cells, changed, put)
             left = iter([cell for cell, was in changed.items() if was is not NONE])
         while True:
-            part, size, taken = begin_part(handle), 0, 0
-            for taken, cell in enumerate(islice(left, MOST_CELLS), 1):
+            part, size, ended = begin_part(handle), 0, True
+            for cell in islice(left, MOST_CELLS):
+                ended = False
                 was = changed.get(cell)
                 if was is None:
                     size += put(part, cell, self.present(handle, cell), False)
@@ -157,7 +158,7 @@ class StateSaving:
                     size += put(part, cell, was, True)
                 if size > MOST_BYTES:
                     break
-            if not taken:
+            if ended:
                 return
             yield part
 
