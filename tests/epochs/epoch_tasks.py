@@ -463,4 +463,6 @@ class SimulatedTask:
 
 def keys_in(snapshot: TaskSnapshot) -> dict[int, list[Row]]:
     """The rows of each key in the parts of a snapshot."""
-    return {key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()}
+    return {
+        key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()
+    }

@@ -28,6 +28,7 @@ from worker.epochs.messages import (
     Rows,
     SnapshotMarker,
     TaskActive,
+    TaskRestored,
     ToTask,
 )
 from worker.epochs.participant import (
@@ -55,6 +56,7 @@ from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale
+from worker.loop.rewind_times import RewindTimes
 from worker.loop.store_calls import StoreCalls
 from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -128,9 +130,9 @@ class Epochs:
         #: The tasks whose snapshot is being encoded.
         self.encoding: dict[int, EpochBoltTask] = {}
         self.over = self.halted = False
-        #: For people: the epoch that ends and since when, until its commit is known; and when the last rewind began here.
+        #: For people: the epoch that ends and since when, until its commit is known; and the last rewind.
         self.ending: tuple[int, float] | None = None
-        self.rewind_since = 0.0
+        self.rewinding = RewindTimes()
         #: The last epoch of the assignment; 0: none is known.
         self.last_epoch = 0
         self.activity = EpochActivity(
@@ -354,7 +356,8 @@ class Epochs:
         """The tasks here take the first step of a rewind."""
         self.rewind = message.rewind
         self.halted, self.last_epoch, self.over = False, 0, False
-        self.ending, self.rewind_since = None, self.now()
+        self.ending = None
+        self.rewinding.begin(self.now())
         self.activity.restart()
 
     def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:
@@ -370,6 +373,8 @@ class Epochs:
                 self.calls.call(partial(self.files.keep_snapshot, effect.data), done)
             elif isinstance(effect, SendToCoordinator):
                 self.mail.to_coordinator(participant.task, effect.message)
+                if isinstance(effect.message, TaskRestored):
+                    self.rewinding.returned(task.id, participant.epoch, len(self.tasks), self.now())
             elif isinstance(effect, AckEmissions):
                 assert isinstance(task, EpochSpoutTask)
                 self.host.execute(task, partial(task.ack_committed, effect.ids))
@@ -378,6 +383,7 @@ class Epochs:
                 others = self.saved_files.get(participant.task, {})
                 self.calls.call(partial(self.read, participant.task, effect, others), done)
             elif isinstance(effect, ReturnInMemory):
+                self.rewinding.in_memory.add(task.id)
                 self.snapshots_read(task.id, effect.rewind, [effect.snapshot], in_memory=True)
             elif isinstance(effect, LoadSnapshot):
                 self.host.execute(task, partial(task.begin_with, effect.snapshot, effect.in_memory))

@@ -4,8 +4,8 @@ Between two markers, each handle keeps what the cells were that change (`StateHa
 later commit is known, so it holds what has changed in two or three epochs, not the states. A rewind closes the task: `leave`
 takes the handles of the object that was closed, and `return_to` gives their contents to those of the object that takes its
 place, as they were. This costs time for what has changed alone.
-Values of an immutable type are kept by reference, those of a mutable one as the bytes of their first touch after a marker. After
-a return, a value that the void epochs had written may be swept a little later than by its `ttl`; it is not read any more.
+Values of an immutable type are kept by reference, those of a mutable one as the bytes of their first touch after a marker.
+After a return, a value that the void epochs had written may be swept a little later than by its `ttl`; it is not read any more.
 Must not know: tasks, files, which epochs are committed.
 """
 

@@ -1,5 +1,5 @@
-"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once. A task that
-returns in memory holds the same as one that reads it.
+"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once. A task
+that returns in memory holds the same as one that reads it.
 """
 
 from __future__ import annotations
@@ -188,7 +188,10 @@ class Story:
         self.wall.seconds = mark.ahead
         assert self.task.content() == self.held[self.epoch]
         read, returned = self.restored().content(), self.task.content()
-        for content in (read, returned):  # when a list was written last is when its newest element was, after reading
+        for content in (
+            read,
+            returned,
+        ):  # when a list was written last is when its newest element was, after reading
             content["brief"] = content["brief"][:2]
         assert returned == read
 
@@ -257,3 +260,40 @@ def test_a_list_whose_elements_are_all_over_is_gone() -> None:
     again = Task(clock)
     load_states(again.states, saved, lambda time: time)
     assert again.states["brief"].cells == {}  # type: ignore[attr-defined]
+
+
+def test_a_marker_is_forgotten_only_when_a_later_one_is_committed() -> None:
+    history = StateHistory()
+    for epoch in (4, 5, 6):
+        history.mark(epoch, 0.0, [{}])
+    history.leave([], {})
+    history.forget_before(4)
+    assert history.can_return(4) and history.can_return(5)
+    history.forget_before(6)
+    assert [mark.epoch for mark in history.marks] == [6] and not history.can_return(4)
+
+
+def test_a_task_that_is_closed_before_it_has_returned_leaves_what_it_was_to_get() -> None:
+    clock, history = Clock(), StateHistory()
+    first, second, third = (Task(clock) for _ in range(3))
+    history.mark(1, 0.0, [{} for _ in first.handles])
+    first.call("x", [("value", 2)], True)
+    first.states["value"].touched.clear()  # type: ignore[union-attr]
+    history.leave(first.handles, {})
+    history.leave(second.handles, {})
+    history.return_to(1, third.handles)
+    assert third.states["value"].cells == {"x": 2}  # type: ignore[attr-defined]
+
+
+def test_appending_keeps_no_copy_of_the_list() -> None:
+    """What a list was is its length, until the call may change more than its end."""
+    task = Task(Clock())
+    for number in range(3):
+        task.call("x", [("rows.append", number)], True)
+    rows = task.states["rows"]
+    rows.touched = {}
+    task.call("x", [("rows.append", 3)], True)
+    assert rows.touched["x"].length == 3
+    task.call("x", [("rows.change", 1)], True)
+    values, _, _ = rows.touched["x"]
+    assert len(values) == 3 and all(type(each) is bytes for each in values)
