@@ -14,21 +14,16 @@ from worker.state.expiry import Expiry
 from worker.state.table import NONE, StateHandle, StateTable
 
 
-class Cut:
-    """What a list was before something was appended to it: its first elements, which are still there."""
+def was_longer(was: Any) -> bool:
+    """Return whether something was appended to a list, and nothing else has changed: then its first elements are still there,
+    and (None, their number, time of writing) is kept of it instead of a copy."""
+    return was is not NONE and was[0] is None
 
-    __slots__ = ("length", "written")
 
-    def __init__(self, length: int, written: float | None) -> None:
-        self.length = length
-        #: When the list was written last.
-        self.written = written
-
-    def of(
-        self, elements: list[Any], times: list[float] | None
-    ) -> tuple[list[Any], list[float] | None, float | None]:
-        """Return what `kept` would have returned then. `elements`, `times`: those of a later time."""
-        return elements[: self.length], None if times is None else times[: self.length], self.written
+def first_of(was: Any, elements: list[Any], times: list[float] | None) -> tuple[Any, ...]:
+    """Return what `kept` would have returned when such a list was shorter. `elements`, `times`: those of a later time."""
+    _, length, written = was
+    return elements[:length], None if times is None else times[:length], written
 
 
 class ListHandle(StateHandle):
@@ -248,20 +243,20 @@ class ListHandle(StateHandle):
         was = touched.get(cell)
         if was is None:
             touched[cell] = self.kept(cell)
-        elif type(was) is Cut:
+        elif was_longer(was):
             values, times, _ = self.kept(cell)
-            touched[cell] = was.of(values, times)
+            touched[cell] = first_of(was, values, times)
 
     def mark_at_hand(self) -> None:
         touched, key = self.touched, self.table.key
         if touched is not None and key not in touched:
-            touched[key] = Cut(self.length, self.old_written) if self.length else NONE
+            touched[key] = (None, self.length, self.old_written) if self.length else NONE
 
     def merge_older(self, found: dict[Any, Any], older: dict[Any, Any]) -> None:
         for cell, was in older.items():
             later = found.get(cell)
-            if type(was) is Cut and type(later) is tuple:
-                found[cell] = was.of(later[0], later[1])
+            if later is not None and was_longer(was) and not was_longer(later):
+                found[cell] = first_of(was, later[0], later[1])
             else:
                 found[cell] = was
 
@@ -271,13 +266,13 @@ class ListHandle(StateHandle):
             if was is NONE:
                 self.drop(cell)
                 continue
-            if type(was) is Cut:
-                written = was.written
-                del self.cells[cell][was.length :]
+            values, times, written = was
+            if values is None:
+                length = was[1]
+                del self.cells[cell][length:]
                 if expiry is not None:
-                    del self.times[cell][was.length :]
+                    del self.times[cell][length:]
             else:
-                values, times, written = was
                 self.cells[cell] = values if plain else list(map(decode, values))
                 if expiry is not None:
                     self.times[cell] = times
@@ -314,9 +309,9 @@ class ListHandle(StateHandle):
         if not self.plain:
             self.old = [self.codec.encode(each, self) for each in self.old]
         touched = self.touched
-        if touched is not None and type(was := touched.get(key)) is Cut:
+        if touched is not None and was_longer(was := touched.get(key, NONE)):
             # The call may change all of it: what it was at the last snapshot is at the beginning of what undoes the call.
-            touched[key] = was.of(self.old, self.old_times if self.expiry is not None else None)
+            touched[key] = first_of(was, self.old, self.old_times if self.expiry is not None else None)
 
     def undo(self) -> None:
         key = self.table.key

@@ -20,7 +20,7 @@ from topology_api.packing import dumps_by_value
 from topology_api.state_types import declared_as
 from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
-from worker.state.lists import Cut, ListHandle
+from worker.state.lists import ListHandle, first_of, was_longer
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
 from worker.state.timers import KeyTimers
@@ -264,8 +264,8 @@ class StateSaving:
                 part["gone"].append(original(cell))
                 return 0
             table.key = cell
-            if type(found) is Cut:
-                found, frozen = found.of(handle.cells[cell], handle.times.get(cell)), False
+            if frozen and was_longer(found):
+                found, frozen = first_of(found, handle.cells[cell], handle.times.get(cell)), False
             data = [encoded(codec, each, frozen and not plain, handle) for each in found[0]]
             part["keys"].append(original(cell))
             part["values"].append(data)

@@ -293,7 +293,7 @@ def test_appending_keeps_no_copy_of_the_list() -> None:
     rows = task.states["rows"]
     rows.touched = {}
     task.call("x", [("rows.append", 3)], True)
-    assert rows.touched["x"].length == 3
+    assert rows.touched["x"] == (None, 3, None)
     task.call("x", [("rows.change", 1)], True)
     values, _, _ = rows.touched["x"]
     assert len(values) == 3 and all(type(each) is bytes for each in values)
