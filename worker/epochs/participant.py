@@ -287,12 +287,10 @@ class Participant:
         if snapshots is None:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot read its snapshot"))]
         found = list(snapshots)
-        if in_memory:
-            [snapshot] = found
-        else:
-            snapshot = merge(found) if found else None
-            if snapshot is not None:
-                self.in_memory.read(self.epoch, self.files, snapshot)
+        snapshot = found[0] if found else None
+        if snapshot is not None and not in_memory:
+            snapshot = merge(found)
+            self.in_memory.read(self.epoch, self.files, snapshot)
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
         self.parking.restore(snapshot.parked if snapshot is not None else (), now)
         self.after_commit.restore(snapshot.outcomes if snapshot is not None else (), self.epoch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topology_api.state import ListState, MapState, State, states_of
 from worker.state.codecs import Codec
-from worker.state.lists import ListHandle
+from worker.state.lists import ListHandle, MarkingListHandle
 from worker.state.maps import MapHandle, MarkingMapHandle
 from worker.state.table import MarkingTable, StateHandle, StateTable
 from worker.state.values import ValueHandle
@@ -18,9 +18,10 @@ def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
 def handle(table: StateTable, name: str, state: State) -> StateHandle:
     """Return the handle of one declaration."""
     codecs = [Codec(kind, state.pickled) for kind in state.types]
+    marks = isinstance(table, MarkingTable)
     if isinstance(state, MapState):
-        kind = MarkingMapHandle if isinstance(table, MarkingTable) else MapHandle
+        kind = MarkingMapHandle if marks else MapHandle
         return kind(table, name, codecs[0], codecs[1], state.ttl)
     if isinstance(state, ListState):
-        return ListHandle(table, name, codecs[0], state.ttl)
+        return (MarkingListHandle if marks else ListHandle)(table, name, codecs[0], state.ttl)
     return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

@@ -21,6 +21,10 @@ cdef class ListHandle(StateHandle):
     cpdef keep_all(self)
     cpdef undo(self)
     cpdef kept(self, cell)
+    cpdef drop(self, key)
+
+
+cdef class MarkingListHandle(ListHandle):
+    cpdef keep_all(self)
     cpdef mark(self, cell)
     cpdef mark_at_hand(self)
-    cpdef drop(self, key)

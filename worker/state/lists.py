@@ -236,6 +236,64 @@ class ListHandle(StateHandle):
             return values, None, None
         return values, list(self.times.get(cell, ())), self.expiry.written_at(cell)
 
+    # Undoing.
+
+    def begin(self) -> None:
+        """Keep the length before the running call, once in a call."""
+        table = self.table
+        if self.turn == table.turn:
+            return
+        self.turn = table.turn
+        elements = self.cells.get(table.key)
+        self.length = 0 if elements is None else len(elements)
+        self.old = None
+        if self.expiry is not None:
+            self.old_written = self.expiry.written_at(table.key)
+        table.add_changed(self)
+
+    def keep_all(self) -> None:
+        """Keep all elements as they were before the running call, once in a call."""
+        self.begin()
+        if self.old is not None:
+            return
+        key = self.table.key
+        # What the call has appended so far is behind the old length.
+        self.old = self.cells.get(key, [])[: self.length]
+        self.old_times = self.times.get(key, [])[: self.length]
+        if not self.plain:
+            self.old = [self.codec.encode(each, self) for each in self.old]
+
+    def undo(self) -> None:
+        key = self.table.key
+        old = self.old
+        if old is None:
+            elements, times = self.cells.get(key, []), self.times.get(key)
+            del elements[self.length :]
+            if times is not None:
+                del times[self.length :]
+        else:
+            elements = self.cells[key] = old if self.plain else [self.codec.decode(each) for each in old]
+            if self.expiry is not None:
+                self.times[key] = self.old_times
+        if self.expiry is not None:
+            self.expiry.restore(key, self.old_written)
+        if not elements:
+            self.cells.pop(key, None)
+            self.times.pop(key, None)
+        self.turn = 0
+        self.old = None
+
+
+class MarkingListHandle(ListHandle):
+    """The handle of a task whose snapshots hold what has changed: of a list to which a call appends, it keeps the length."""
+
+    def keep_all(self) -> None:
+        ListHandle.keep_all(self)
+        touched, key = self.touched, self.table.key
+        if touched is not None and self.old is not None and was_longer(was := touched.get(key, NONE)):
+            # The call may change all of it: what it was at the last snapshot is at the beginning of what undoes the call.
+            touched[key] = first_of(was, self.old, self.old_times if self.expiry is not None else None)
+
     def mark(self, cell: Any) -> None:
         touched = self.touched
         if touched is None:
@@ -281,57 +339,6 @@ class ListHandle(StateHandle):
 
     def take_over(self, other: Any) -> None:
         self.cells, self.times, self.expiry = other.cells, other.times, other.expiry
-
-    # Undoing.
-
-    def begin(self) -> None:
-        """Keep the length before the running call, once in a call."""
-        table = self.table
-        if self.turn == table.turn:
-            return
-        self.turn = table.turn
-        elements = self.cells.get(table.key)
-        self.length = 0 if elements is None else len(elements)
-        self.old = None
-        if self.expiry is not None:
-            self.old_written = self.expiry.written_at(table.key)
-        table.add_changed(self)
-
-    def keep_all(self) -> None:
-        """Keep all elements as they were before the running call, once in a call."""
-        self.begin()
-        if self.old is not None:
-            return
-        key = self.table.key
-        # What the call has appended so far is behind the old length.
-        self.old = self.cells.get(key, [])[: self.length]
-        self.old_times = self.times.get(key, [])[: self.length]
-        if not self.plain:
-            self.old = [self.codec.encode(each, self) for each in self.old]
-        touched = self.touched
-        if touched is not None and was_longer(was := touched.get(key, NONE)):
-            # The call may change all of it: what it was at the last snapshot is at the beginning of what undoes the call.
-            touched[key] = first_of(was, self.old, self.old_times if self.expiry is not None else None)
-
-    def undo(self) -> None:
-        key = self.table.key
-        old = self.old
-        if old is None:
-            elements, times = self.cells.get(key, []), self.times.get(key)
-            del elements[self.length :]
-            if times is not None:
-                del times[self.length :]
-        else:
-            elements = self.cells[key] = old if self.plain else [self.codec.decode(each) for each in old]
-            if self.expiry is not None:
-                self.times[key] = self.old_times
-        if self.expiry is not None:
-            self.expiry.restore(key, self.old_written)
-        if not elements:
-            self.cells.pop(key, None)
-            self.times.pop(key, None)
-        self.turn = 0
-        self.old = None
 
 
 MutableSequence.register(ListHandle)

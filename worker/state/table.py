@@ -149,7 +149,7 @@ class StateHandle:
         raise AssertionError("every kind of handle has its own bring_back")
 
     def take_over(self, other: Any) -> None:
-        """Take all that another handle of the same state holds, which nobody uses any more."""
+        """Get the contents of a handle of the same state, whose task was closed."""
         raise AssertionError("every kind of handle has its own take_over")
 
     def undo(self) -> None:
