@@ -173,7 +173,9 @@ class BuildCore(build_ext):
         from Cython import __version__ as cython
 
         settings = {name: os.environ.get(name, "") for name in SETTINGS}
-        return f"recipe {(sys.version, cython, os.path.abspath(self.build_lib), DIRECTIVES, settings)!r}\n"
+        # Relative: what a copy of the checkout has in build/ is its own.
+        where = os.path.relpath(self.build_lib, HERE)
+        return f"recipe {(sys.version, cython, where, DIRECTIVES, settings)!r}\n"
 
     def record(self) -> str:
         """Where it is written what the files in build/ were made from."""

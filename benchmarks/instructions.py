@@ -33,8 +33,8 @@ from topology_api import TopologyBuilder
 from topology_api.core_choice import CHOICE, HOT, source_path
 
 RECORD = Path(__file__).with_name("instructions.json")
-FEW, MANY = 2_000, 6_000
-"""Sentences of each spout. The start differs by half a million instructions from run to run; the difference has 500 million."""
+FEW, MANY = 1_000, 3_000
+"""Sentences of each spout. The start differs by half a million instructions from run to run; the difference has 250 million."""
 DIFFERENT = 1_000
 ALLOWED = 1.10
 """The permitted multiple of the record's figure."""

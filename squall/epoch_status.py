@@ -64,6 +64,8 @@ class LeadReport:
     since: float | None = None
     waiting: tuple[tuple[str, int], ...] = ()
     more: int = 0
+    began: int | None = None
+    on_trial: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,8 @@ class EpochStatus:
     snapshot was stored last. All four are None until the coordinator's process has committed an epoch. quiet: nothing has
     happened since the last commit, so none follows. rewinds: how often all tasks have returned to the last commit since the
     submission; rewound: when they did so last (as `DownTask.since`), rewind_reason: why. waits: what has been waiting for
-    seconds; more_waits: how many tasks are not listed there.
+    seconds; more_waits: how many tasks are not listed there. began: the epoch with which the coordinator's process has begun
+    (0: with nothing kept), None until it has. on_trial: the version is on trial, so nothing is committed until the trial ends.
     """
 
     number: int
@@ -98,6 +101,8 @@ class EpochStatus:
     rewind_reason: str = ""
     waits: tuple[EpochWait, ...] = ()
     more_waits: int = 0
+    began: int | None = None
+    on_trial: bool = False
 
 
 def newer(one: LeadReport | None, other: LeadReport | None) -> LeadReport | None:
@@ -135,6 +140,8 @@ def status_of(last: LeadReport | None, reports: Iterable[EpochReport], now: floa
         lead.rewind_reason,
         waits,
         more,
+        lead.began,
+        lead == present and lead.on_trial,
     )
 
 

@@ -20,6 +20,7 @@ from topology_api.names import RESERVED_PREFIX
 from topology_api.options import json_copy
 from topology_api.packing import pack
 from topology_api.rewindable import keeps_tasks
+from topology_api.staged_sink import StagedSink
 from topology_api.state_rules import input_problems
 from topology_api.state_types import keeps_of
 from topology_api.stateful import StatefulBolt
@@ -122,6 +123,9 @@ class _Build:
             tuple(inputs),
             keeps_number,
             keeps,
+            float(component.batch_interval)
+            if isinstance(component, StagedSink) and not self.problems
+            else None,
         )
 
     def _outputs_and_pickle(self, declaration: Declaration) -> Mapping[str, topology.StreamSpec]:

@@ -49,6 +49,7 @@ def describe(topology: Topology) -> dict[str, Any]:
                     for subscription in component.inputs
                 ],
                 **({"keeps": json_copy(component.keeps)} if component.keeps else {}),
+                **({} if component.batch_interval is None else {"batch_interval": component.batch_interval}),
             }
             for component in topology.components
         ],
@@ -76,6 +77,16 @@ class _Reader:
         """A value that is written only if it is true."""
         return isinstance(mapping, Mapping) and key in mapping and self.get(mapping, key, bool, place)
 
+    def seconds(self, mapping: object, key: str, place: str) -> float | None:
+        """A time that only some components have."""
+        if not isinstance(mapping, Mapping) or key not in mapping:
+            return None
+        value = self.get(mapping, key, float, place)
+        if 0 < value < float("inf"):
+            return value
+        self.problem(place + key, f"is {shown(value)}: it must be a number > 0")
+        return None
+
     def strings(self, mapping: object, key: str, place: str) -> tuple[str, ...]:
         values = self.get(mapping, key, list, place)
         if all(isinstance(value, str) for value in values):
@@ -99,6 +110,7 @@ class _Reader:
             keeps_tasks=self.flag(raw, "keeps_tasks", place),
             # A topology that an earlier release has described says nothing of what it keeps.
             keeps=self.get(raw, "keeps", dict, place) if isinstance(raw, Mapping) and "keeps" in raw else {},
+            batch_interval=self.seconds(raw, "batch_interval", place),
         )
 
     def stream(self, raw: object, place: str) -> StreamSpec:

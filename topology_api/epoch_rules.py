@@ -7,7 +7,6 @@ from typing import Final
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import Bolt
-from topology_api.staged_sink import StagedSink
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
@@ -38,10 +37,8 @@ def epoch_secs(topology: Topology, conf: Mapping[str, object]) -> float:
     given = conf[EPOCH_SECS]
     if isinstance(given, (int, float)):
         return float(given)
-    sinks = (topology.load(spec.id) for spec in topology.bolts)
-    return max(
-        (float(sink.batch_interval) for sink in sinks if isinstance(sink, StagedSink)), default=DEFAULT_SECS
-    )
+    intervals = (spec.batch_interval for spec in topology.bolts)
+    return max((interval for interval in intervals if interval is not None), default=DEFAULT_SECS)
 
 
 def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:

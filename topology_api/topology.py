@@ -67,6 +67,8 @@ class ComponentSpec:
     keeps_tasks: bool = False
     #: What it keeps over its versions (`topology_api.state_types.keeps_of`), as JSON values.
     keeps: Mapping[str, Any] = field(default_factory=dict)
+    #: How often the readers of a staged sink should get something, in seconds; None for all other components.
+    batch_interval: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "conf", _read_only(self.conf))
@@ -76,7 +78,7 @@ class ComponentSpec:
     def __reduce__(self) -> tuple[Any, ...]:
         # Read-only views cannot be pickled; the dicts behind them can.
         values = (self.id, self.kind, self.parallelism, dict(self.conf), dict(self.outputs), self.inputs)
-        return ComponentSpec, (*values, self.keeps_tasks, dict(self.keeps))
+        return ComponentSpec, (*values, self.keeps_tasks, dict(self.keeps), self.batch_interval)
 
 
 @dataclass(frozen=True, repr=False)

@@ -217,7 +217,7 @@ class Views:
             error_reports=convert(status.errors, list[answers.ErrorOutline], from_attributes=True),
             id=record.id,
             workers_wanted=int(str(record.conf[WORKERS])),
-            stands_by=self._standing_by(record),
+            stands_by=self._standing_by(record, whole=True),
             submitted=record.submitted,
             files=dict(record.files),
             dead_letters=sum(letters_by_topology(self.registry, self.now()).get(name, {}).values()),
@@ -392,13 +392,16 @@ class Views:
             held_up=self._held_up(record),
         )
 
-    def _standing_by(self, record: TopologyRecord) -> StandbyVersion | None:
+    def _standing_by(self, record: TopologyRecord, whole: bool = False) -> StandbyVersion | None:
         """Return the previous version of a topology, and the seconds until a rollback to it (unless the trial is suspended);
-        None if no rollback is possible."""
+        None if no rollback is possible. `whole`: with its components."""
         if not is_on_trial(record):
             return None
         secs = 0.0 if record.until is None else max(0.0, record.until - self.now())
-        return StandbyVersion(str(record.replaces), secs, record.until is None)
+        components = None
+        if whole and (before := self.registry.replaced.readable(record.name)) is not None:
+            components = tuple(dict.fromkeys(row.component for row in before.tasks))
+        return StandbyVersion(str(record.replaces), secs, record.until is None, components)
 
     def _held_up(self, record: TopologyRecord) -> answers.HeldUp | None:
         """Count the workers of a running topology that are not up and whose hosts have reported a reason. Return this number

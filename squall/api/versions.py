@@ -33,11 +33,13 @@ class VersionEntry(Struct, frozen=True):
 
 
 class StandbyVersion(Struct, frozen=True):
-    """The previous version of a topology, while a rollback to it is possible."""
+    """The previous version of a topology, while a rollback to it is possible. `components`: their names, in the answer about
+    one topology; null if they are not known."""
 
     id: str
     secs: float
     suspended: bool = False
+    components: tuple[str, ...] | None = None
 
 
 class HistoryAnswer(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -54,6 +54,9 @@ def kill(
     timeout); then the remaining tuples fail with the reason "stopped". The name is free when the topology is gone. To change
     the deadline, repeat the command with a different -w.
 
+    A kill is final, also for a version on trial: the version before it is removed, too, and a topology with a state path
+    commits what the version on trial has processed. `squall rollback` takes that back instead.
+
     \b
     Examples:
       squall kill word-count
@@ -64,12 +67,26 @@ def kill(
 
     check_timeout(waits, timeout)
     with cluster.asked(name) as client:
-        killed = client.topology_or_none(name) if waits else None
+        killed = None
+        with nullcontext() if waits else suppress(SquallError):  # without --wait, only for a sentence
+            killed = client.topology_or_none(name)
         _, shown = obeyed(partial(client.delete_json, StateAnswer, "topologies", name, wait_secs=wait_secs))
-        if killed is not None:
+        if killed is not None and (text := end_of_trial(killed)):
+            echo(text, err=True)
+        if waits and killed is not None:
             wait_until_gone(client, name, killed.id, timeout)
     what = "is gone" if waits else "is being killed: it drains, then it is gone"
     cluster.answer({**shown, "gone": waits}, f"{name} {what}.")
+
+
+def end_of_trial(status: TopologyAnswer) -> str:
+    """Return what the kill of a version on trial means; "" if it was not on trial."""
+    if status.stands_by is None:
+        return ""
+    text = f"{status.name} was on trial: the previous version ({status.stands_by.id}) does not run again"
+    if status.epoch is not None:
+        text += ", and what this one has processed when it has drained is committed"
+    return text
 
 
 def wait_until_gone(client: NimbusClient, name: str, killed: str, within: float | None) -> None:

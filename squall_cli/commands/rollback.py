@@ -74,7 +74,7 @@ def go(
 ) -> None:
     """Ask for the rollback, watch it, and print the outcome to stdout. Raise `SquallError` for a failure."""
     from squall_cli.packing.submission import OutgoingSubmission, post
-    from squall_cli.packing.watching import Steps, differences, watch
+    from squall_cli.packing.watching import Steps, differences, watch, watch_begin
 
     body: dict[str, object] = {"submission": uuid.uuid4().hex, "version": version, "wait_secs": wait_secs}
     if state_start:
@@ -93,7 +93,11 @@ def go(
             result: dict[str, Any] = {"name": name, "id": accepted.id, "state": accepted.state}
             result |= {"repeats": accepted.repeats, "changed": accepted.changed}
             result |= {"rolled_back": accepted.rolled_back}
-            failure = watch(client, accepted, steps, result, timeout) if waits else None
+            failure = None
+            if waits:
+                failure = watch(client, accepted, steps, result, timeout)
+            elif state_start:
+                failure = watch_begin(client, accepted, steps, result, replaces=True)
     except KeyboardInterrupt:
         if accepted is None:  # if the request may have arrived, `post` has raised a different error
             raise Interrupted("interrupted: nothing was changed") from None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import IO
 
 import click
@@ -31,6 +32,7 @@ from squall_cli.terminal.interrupts import EndNow, Interrupts
 from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_json, write_lines
 from squall_cli.terminal.live_table import LiveTable, Screen
 from squall_cli.terminal.views import PlainLines, RunView
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
@@ -144,13 +146,19 @@ def run_topology(
             raise
         finally:
             view.close()
-        ended = close(cluster, ended, interrupts, logs is not None)
+        ended = replace(close(cluster, ended, interrupts, logs is not None), folder=folder_of(topology, conf))
         if logs is not None:  # what the workers wrote at their end
             text = logs.read(last=True)
             logs.close()
             if text:
                 view.output(text)
         return ended
+
+
+def folder_of(topology: Topology, conf: Mapping[str, object]) -> str:
+    """Return the folder of a topology's state; "": it keeps none."""
+    path = conf.get(STATE_PATH)
+    return f"{str(path).removeprefix('file://')}/{topology.name}" if path is not None else ""
 
 
 def start_cluster(layers: Layers, workers: int | None) -> tuple[LocalCluster, WorkerLogs | None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -28,11 +28,14 @@ AT_REST: Final = ("COMPLETED", "FAILED")
 
 @dataclass(frozen=True)
 class Target:
-    """Where the state of a topology is. `running`: the components of the version that runs; None: none runs. `unknown`: why
-    that is not known."""
+    """Where the state of a topology is. `running`: the components of the version that runs; None: none runs. `standby`: the
+    version that runs again if that one fails its trial; "": none may. `of_standby`: its components; None: they are not known.
+    `unknown`: why it is not known what runs."""
 
     folder: StateFolder
     running: frozenset[str] | None = None
+    standby: str = ""
+    of_standby: frozenset[str] | None = None
     unknown: str = ""
 
 
@@ -108,7 +111,7 @@ def find(cluster: ClusterOptions, topology: str, webhdfs: str | None) -> Target:
         return Target(folder, unknown=f"no cluster answers ({error})")
     if found is None or not may_be_same(str(found.folder), str(folder)):
         return Target(folder)
-    return Target(folder, found.running)
+    return replace(found, folder=folder)
 
 
 def may_be_same(one: str, other: str) -> bool:
@@ -135,7 +138,7 @@ def named(cluster: ClusterOptions, name: str, webhdfs: str | None) -> Target:
             f"no topology {name!r} is on the cluster, so it is not known where its state is: give the folder, as in `squall "
             f"state drop /folder/{name}`"
         )
-    return Target(topology_folder(str(found.folder), webhdfs or found.folder.webhdfs), found.running)
+    return replace(found, folder=topology_folder(str(found.folder), webhdfs or found.folder.webhdfs))
 
 
 def folder_in(settings: Mapping[str, object], name: str) -> StateFolder:
@@ -157,8 +160,14 @@ def known(cluster: ClusterOptions, name: str) -> Target | None:
         conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
     if conf.get(STATE_PATH) is None:
         raise SquallError(f"topology {name!r} keeps no state: {STATE_PATH} is not set")
+    if answer.state == "REPLACING":  # of the version that waits, nothing is known here
+        raise SquallError(f"topology {name!r} is being replaced: try again when the new version runs")
     running = None if answer.state in AT_REST else frozenset(answer.components)
-    return Target(folder_in(conf, name), running)
+    back = answer.stands_by
+    if back is None:
+        return Target(folder_in(conf, name), running)
+    components = None if back.components is None else frozenset(back.components)
+    return Target(folder_in(conf, name), running, back.id, components)
 
 
 def check_at_rest(target: Target, component: str | None) -> None:
@@ -172,4 +181,10 @@ def check_at_rest(target: Target, component: str | None) -> None:
         raise SquallError(
             f"component {component!r} is part of the running version of {name!r}: `squall kill {name}` first, and submit it "
             "again afterwards"
+        )
+    if target.standby and (target.of_standby is None or component in target.of_standby):
+        known = "may be" if target.of_standby is None else "is"
+        raise SquallError(
+            f"component {component!r} {known} part of version {target.standby} of {name!r}, which runs again if the present "
+            "one fails its trial: try again when the trial has ended"
         )

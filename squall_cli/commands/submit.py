@@ -13,6 +13,7 @@ import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 
@@ -144,8 +145,9 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
       squall submit clicks.py --state @1417
       squall submit clicks.py --name trial --state /var/lib/squall-state/clicks
 
-    --wait returns when the first tree is acked or the topology is completed. Exit status: 0 done; 1 if Nimbus refused the
-    topology or if, with --wait, the topology did not come up; 2 wrong usage.
+    --wait returns when the first tree is acked or the topology is completed, or goes on from its state and finds nothing new
+    in its input. --state returns when the epoch was found. Exit status: 0 done; 1 if Nimbus refused the topology or if, with
+    --wait or --state, the topology did not come up; 2 wrong usage.
     """
     asked = SubmitOptions(**typed)
     if asked.check and asked.wait:
@@ -163,7 +165,7 @@ def submit(cluster: cluster_client.ClusterOptions, settings: tuple[str, ...], **
 
 def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: tuple[str, ...]) -> None:
     """Load, pack, send, watch, and print the outcome to stdout. Raise `SquallError` for a failure."""
-    from squall_cli.packing.watching import Steps, watch
+    from squall_cli.packing.watching import Steps, watch, watch_begin
 
     layers = with_workers(read_layers(cluster.config, os.environ, settings), asked.workers)
     client = cluster.connected()
@@ -181,6 +183,7 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
                 if asked.state_start:
+                    check_kept(asked.state_start, submission, client)
                     steps.done(what_comes_again(asked.state_start, topology))
                 if asked.check:
                     found = checked(client, submission, package, steps)
@@ -198,6 +201,8 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 failure = watch(
                     client, accepted, steps, result, asked.timeout, not asked.inactive, asked.replaces
                 )
+            elif asked.state_start and not asked.inactive:
+                failure = watch_begin(client, accepted, steps, result, asked.replaces)
         if cluster.as_json:
             write_json(out, {**result, "failure": failure})
         elif failure is None:
@@ -211,6 +216,18 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
         raise Interrupted(
             f"stopped waiting; {accepted.name} is submitted and continues: {to_type('status', accepted.name)}"
         ) from None
+
+
+def check_kept(start: str, submission: OutgoingSubmission, client: NimbusClient) -> None:
+    """Raise `SquallError` if a submission is to begin with an epoch that is not kept, as far as it is known here: the cluster
+    may be on other hosts, with other folders."""
+    from squall.http.host_names import is_local_name
+    from squall_cli.options.state_start import epoch_problem
+
+    here = all(is_local_name(urlsplit(address.url).hostname or "") for address in client.addresses)
+    problem = epoch_problem(start, submission.name, submission.body["conf"], here)
+    if problem:
+        raise SquallError(problem)
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:

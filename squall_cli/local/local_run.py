@@ -64,6 +64,8 @@ class Ended:
     reported: bool = False
     #: What the spouts gave up.
     letters: Sequence[DeadLetter] = ()
+    #: The folder of its state; "": it keeps none.
+    folder: str = ""
 
 
 @dataclass(eq=False)

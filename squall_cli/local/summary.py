@@ -18,6 +18,7 @@ from squall_cli.local.local_run import Ended
 from squall_cli.local.rates import done
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import final_table, rows_of, with_left
+from squall_cli.terminal.epoch_lines import had_ended
 from squall_cli.terminal.error_feed import report_of_failure, troubles
 from squall_cli.terminal.lines import Line
 from squall_cli.terminal.views import MOST_TROUBLE
@@ -124,6 +125,13 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
         facts.insert(0, counts)
     style = "bad" if ended.how == "failed" or trees.failed else "warn" if trees.left else "good"
     lines.append(((f"{status.name} {OUTCOMES[ended.how]} {formats.duration(ended.seconds)}", style),))
+    if ended.how == "completed" and (why := had_ended(status.epoch, status.components)):
+        again = (
+            f"; to read it again, type {formats.to_type('state', 'drop', ended.folder)}"
+            if ended.folder
+            else ""
+        )
+        facts = [f"{why}{again}"]
     lines += [(("  ", ""), (fact, "")) for fact in facts]
     for trouble in troubles(status):
         count = formats.plural(trouble.count, "error")

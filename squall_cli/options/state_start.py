@@ -1,17 +1,20 @@
 """`--state [PATH][@EPOCH]`: the epoch of a kept state with which a topology begins, and what to say of it.
 
-Must not know: what is at a path.
+Must not know: the format of logs and snapshots.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from squall.packages.state_paths import BadStart, StateStart
+from squall.packages.state_paths import HDFS, BadStart, StateStart
 from squall_cli.options.kinds import folders
 from topology_api.committing_sink import CommittingSink
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS
+from topology_api.errors import SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed
 
@@ -46,3 +49,33 @@ def what_comes_again(start: str, topology: Topology | None) -> str:
         return f"{said}, and sinks that have shown later epochs show that again"
     sinks = [spec.id for spec in topology.bolts if isinstance(topology.load(spec.id), CommittingSink)]
     return f"{said}, and {listed(sinks)} show again what they have shown of later epochs" if sinks else said
+
+
+def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool) -> str:
+    """Return why a topology cannot begin with an epoch, if this host sees that it is not kept; "" otherwise. `conf`: that of
+    the topology, whose name it is; `here`: whether its workers run on this host, so that they have the same folders."""
+    from squall.stores.opening import default_webhdfs, open_store
+    from squall.stores.paths import check_path
+    from worker.loop.committed_state import CommittedState
+    from worker.loop.epoch_store import LOG, EpochFiles
+
+    wanted = StateStart.parse(start)
+    path, webhdfs = conf.get(STATE_PATH), conf.get(STATE_WEBHDFS)
+    place = wanted.path or (f"{path}/{name}" if path is not None else "")
+    if not place or wanted.epoch is None or not (here or place.startswith(HDFS)):
+        return ""
+    try:
+        place = check_path(place)
+        if wanted.path or not isinstance(webhdfs, str):
+            webhdfs = default_webhdfs(place)
+        with open_store(place, webhdfs=webhdfs) as files:
+            if not files.exists(LOG):
+                return ""  # the workers know better
+        above, _, last = place.rpartition("/")
+        kept = [each.record.epoch for each in CommittedState(EpochFiles(above, last, webhdfs)).epochs()]
+    except (SquallError, OSError):
+        return ""  # such as a folder of another user
+    if not kept or wanted.epoch in kept:
+        return ""
+    there = ", ".join(map(str, sorted(kept)))
+    return f"--state {start}: {place.removeprefix('file://')} does not keep epoch {wanted.epoch}; these are kept: {there}"

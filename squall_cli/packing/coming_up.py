@@ -21,7 +21,7 @@ from squall.status import ComponentStatus
 from squall_cli.cluster.events import own_paths
 from squall_cli.cluster.placed import LAG_SECS, LEAVING, on_trial
 from squall_cli.terminal.component_table import down_sentence
-from squall_cli.terminal.epoch_lines import wait_sentences
+from squall_cli.terminal.epoch_lines import had_ended, wait_sentences
 from squall_cli.terminal.formats import plural, to_type, whole
 
 #: Seconds without progress after which the command stops waiting for a topology that has errors or events, such as a worker's
@@ -54,6 +54,8 @@ class Arrival:
     active: bool = True
     began: float = 0.0
     replaces: bool = False
+    #: Whether the start is over when the tasks have found the state with which they begin.
+    begins: bool = False
     _best: tuple[int, ...] = field(default=(0, 0, 0), init=False)
     _reported: set[str] = field(default_factory=set, init=False)
     _taken_over: bool = field(default=False, init=False)
@@ -89,6 +91,8 @@ class Arrival:
             if self.replaces and status.state == "FAILED" and now - self._failed < ROLLBACK_SECS:
                 return Seen("the new version failed: waiting for the previous version")
             return Seen("", failure=failure)
+        if self.begins and status.epoch is not None and status.epoch.began is not None:
+            return Seen("", (f"begins with epoch {status.epoch.began}",), done=True)
         workers = [worker for worker in status.workers if worker.state not in LEAVING]
         up = sum(worker.opened for worker in workers)
         spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
@@ -174,13 +178,16 @@ class Arrival:
         if acked:
             return f"{passed or 'first ack: '}{whole(acked)} acked"
         if status.state == "COMPLETED":
-            return "completed"
+            why = had_ended(status.epoch, status.components)
+            return f"completed: {why}; {begin_again(self._name)}" if why else "completed"
         if not self.active:  # the components are opened only when the topology is activated
             return f"inactive: {to_type('activate', self._name)} lets it run" if workers else None
         if not 0 < len(workers) == up:
             return None
         if is_untracked(status):
             return f"{passed}{'' if passed else 'first '}tuples executed; none of them is tracked"
+        if status.epoch is not None and has_nothing_new(status):
+            return f"{passed}goes on from epoch {status.epoch.began}; its spouts have nothing new to emit"
         return f"{passed}its workers are up, and nothing failed" if passed else None
 
     def _trouble(self, status: TopologyAnswer, now: float) -> str | None:
@@ -307,6 +314,21 @@ def is_untracked(status: TopologyAnswer) -> bool:
         not tracked
         and any(spout.emitted for spout in spouts)
         and (not bolts or any(bolt.executed for bolt in bolts))
+    )
+
+
+def has_nothing_new(status: TopologyAnswer) -> bool:
+    """Whether a topology has gone on from its state, and all its tasks have passed the end of an epoch in which its spouts had
+    nothing to emit, as those that follow a file which has not grown."""
+    epoch = status.epoch
+    emitted = any(component.emitted for component in status.components.values())
+    return epoch is not None and bool(epoch.began) and epoch.quiet and not emitted
+
+
+def begin_again(name: str) -> str:
+    """Return what to do so that a topology reads its input again."""
+    return (
+        f"to read it again, drop the state ({to_type('state', 'drop', name)}) and submit the topology again"
     )
 
 

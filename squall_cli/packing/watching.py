@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: The minimum number of seconds between two lines that differ only in their numbers.
 LINE_SECS: Final = 5.0
 NUMBER: Final = re.compile(r"[\d,.]+(?:st|nd|rd|th)?")
+#: Seconds for which a command that names an epoch waits until the epoch was found.
+FIND_SECS: Final = 60.0
 #: Seconds between two requests for the status of a topology that is coming up.
 LOOK_SECS: Final = 0.25
 
@@ -71,6 +73,18 @@ def differences(accepted: SubmittedAnswer) -> list[str]:
     return lines
 
 
+def watch_begin(
+    client: NimbusClient, accepted: SubmittedAnswer, steps: Steps, result: dict[str, Any], replaces: bool
+) -> str | None:
+    """Watch a topology that was told with which epoch to begin, until its tasks have found this epoch, and return None; so if
+    that is not known after `FIND_SECS`. If the epoch is not kept, or the topology fails for another reason, return that."""
+    if accepted.rolled_back is not None:
+        return None  # a version returns that has begun before
+    failure = watch(client, accepted, steps, result, FIND_SECS, replaces=replaces, begins=True)
+    del result["up_secs"]
+    return failure
+
+
 def watch(
     client: NimbusClient,
     accepted: SubmittedAnswer,
@@ -79,11 +93,12 @@ def watch(
     timeout: float | None,
     active: bool = True,
     replaces: bool = True,
+    begins: bool = False,
 ) -> str | None:
     """Watch the topology until it has come up, and return None. If it will not come up, return the reason. `result` gets the
-    last state that was seen."""
+    last state that was seen. `begins`: only until its tasks have found the state with which they begin."""
     began = time.monotonic()
-    arrival: Arrival | Return = Arrival(accepted.name, accepted.id, active, began, replaces)
+    arrival: Arrival | Return = Arrival(accepted.name, accepted.id, active, began, replaces, begins)
     if accepted.rolled_back is not None:
         arrival = Return(accepted.name, accepted.id, accepted.rolled_back)
 
@@ -100,6 +115,9 @@ def watch(
             seen = within_time(check, steps.show, left)
         except NoAnswer as error:
             result["up_secs"] = None
+            if begins:
+                steps.done(f"not known yet whether it can begin with its epoch: {error}")
+                return None
             return overdue(timeout or 0.0, f"{accepted.name} is not known to be up: {error}")
         for stage in seen.stages:
             first, *rest = stage.splitlines()
@@ -110,6 +128,9 @@ def watch(
         waited = time.monotonic() - began
         if timeout is not None and waited >= timeout:
             result["up_secs"] = None
+            if begins:
+                steps.done(f"not known yet whether it can begin with its epoch: {seen.now}")
+                return None
             return overdue(timeout, f"{accepted.name} is not up yet: {seen.now}")
         steps.show(seen.now)
         time.sleep(LOOK_SECS)

@@ -20,12 +20,14 @@ HEAD_WIDTH: Final = 7
 
 def commit_text(epoch: EpochStatus) -> str:
     """Return the last commit in a sentence: its number and age, how long its epoch took to end, its size, its slowest task."""
-    if not epoch.number:
-        return "no epoch is committed yet"
-    parts = [f"epoch {epoch.number}"]
-    if epoch.age is not None:
-        quiet = ", and nothing has happened since" if epoch.quiet else ""
-        parts = [f"epoch {epoch.number} committed {formats.duration(epoch.age)} ago{quiet}"]
+    parts = ["no epoch is committed yet"]
+    if epoch.number:
+        parts = [f"epoch {epoch.number}"]
+        if epoch.age is not None:
+            quiet = ", and nothing has happened since" if epoch.quiet else ""
+            parts = [f"epoch {epoch.number} committed {formats.duration(epoch.age)} ago{quiet}"]
+    if epoch.on_trial:
+        parts.append("commits wait for the end of the trial")
     if epoch.duration is not None:
         longest = f" (at most {formats.latency(epoch.longest)} lately)" if epoch.longest else ""
         parts.append(f"took {formats.latency(epoch.duration)}{longest}")
@@ -39,9 +41,19 @@ def commit_text(epoch: EpochStatus) -> str:
 
 def short_commit(epoch: EpochStatus) -> str:
     """Return the number and the age of the last commit."""
-    if not epoch.number:
-        return "no epoch committed"
-    return f"epoch {epoch.number}" + ("" if epoch.age is None else f" {formats.span(epoch.age)} ago")
+    said = "no epoch committed"
+    if epoch.number:
+        said = f"epoch {epoch.number}" + ("" if epoch.age is None else f" {formats.span(epoch.age)} ago")
+    return f"{said}, commits wait for the trial" if epoch.on_trial else said
+
+
+def had_ended(epoch: EpochStatus | None, components: Mapping[str, ComponentStatus]) -> str:
+    """Return that the input of a COMPLETED topology had been read to its end before it started; "" if it had not."""
+    if epoch is None or not epoch.number or epoch.began != epoch.number:
+        return ""
+    if any(each.emitted or each.executed for each in components.values()):
+        return ""  # an earlier process of this version has worked
+    return f"there was nothing to do: its input had been read to its end by epoch {epoch.number}"
 
 
 def contents_text(components: Mapping[str, ComponentStatus]) -> str:

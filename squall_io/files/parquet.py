@@ -1,4 +1,5 @@
-"""Rows of tuples as a parquet file, with the types of a schema in Spark's words.
+"""Rows of tuples as a parquet file. Rows, schemas and their types in Arrow are those of a SparkSink (`squall_io.spark.rows`,
+which needs no Spark). Here, pyarrow writes the file; for a SparkSink, Spark does, in one of its formats and with partitions.
 
 Must not know: where files are, epochs.
 """
@@ -8,15 +9,11 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import Any, Final
 
-from squall_io.files.written import value_of
 from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.from_tuples import Row, RowsOf, table_of
 from squall_io.spark.rows.schema import Schema
-from topology_api import FailTuple, SquallError, Tuple
-
-#: How many rows are converted at once: a call of Arrow blocks all other threads.
-SLICE: Final = 4096
+from topology_api import SquallError, Tuple
 
 
 class ParquetRows:
@@ -29,30 +26,17 @@ class ParquetRows:
                 "FileSink needs pyarrow for format 'parquet': install Squall with its extra `parquet`, also where workers run"
             )
         self._checker = RowChecker(schema)
-        self._names = schema.names
+        self._rows_of = RowsOf(schema, schema)
 
-    def row(self, tup: Tuple) -> tuple[Any, ...]:
+    def row(self, tup: Tuple) -> Row:
         """Return the values of a tuple, which fit. Raises FailTuple for a tuple without a field, or with a value that its
         column does not take."""
-        columns, wrong = self._checker.split([[value_of(tup, name) for name in self._names]])
-        if wrong:
-            raise FailTuple(wrong[0][1])
-        return tuple(values[0] for values in columns.values)
+        return self._rows_of.row(tup, self._checker)
 
-    def file(self, rows: Sequence[Sequence[Any]]) -> bytes:
+    def file(self, rows: Sequence[Row]) -> bytes:
         """Return a parquet file with these rows."""
         import pyarrow.parquet
 
-        from squall_io.spark.rows.arrow import joined
-
-        tables = []
-        for start in range(0, len(rows), SLICE):
-            columns, wrong = self._checker.split(rows[start : start + SLICE])
-            if wrong:
-                raise SquallError(
-                    f"row {start + wrong[0][0]} was changed after it was checked: {wrong[0][1]}"
-                )
-            tables.append(self._checker.table(columns))
         written = io.BytesIO()
-        pyarrow.parquet.write_table(joined(tables), written)
+        pyarrow.parquet.write_table(table_of(rows, self._checker), written)
         return written.getvalue()

@@ -86,7 +86,11 @@ def submit_and_kill_at(moment: Moment, run: ClusterRun, name: str, *options: str
     [
         (fetching, ("--resource", "large")),
         pytest.param(unpacking, ("--resource", "many"), marks=pytest.mark.soak),
-        (building, ("--requirements", "requirements.txt", "--wheels", "wheels")),
+        pytest.param(
+            building,
+            ("--requirements", "requirements.txt", "--wheels", "wheels"),
+            marks=pytest.mark.soak,
+        ),
         (starting, ()),
     ],
     ids=lambda value: getattr(value, "__name__", ""),

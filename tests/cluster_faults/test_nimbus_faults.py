@@ -45,7 +45,14 @@ def two(
         yield run, proxies
 
 
-@pytest.mark.parametrize("how", ["killed", "frozen", "cut off"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param("killed", marks=pytest.mark.soak),
+        "frozen",
+        pytest.param("cut off", marks=pytest.mark.soak),
+    ],
+)
 def test_the_rival_leads_and_no_tuple_fails(how: str, two: tuple[ClusterRun, list[Proxy]]) -> None:
     run, proxies = two
     run.is_whole()

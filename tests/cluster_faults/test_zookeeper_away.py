@@ -57,7 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, server: ZooKeeperServer) -> It
         yield run
 
 
-@pytest.mark.parametrize("how", ["frozen", "gone"])
+@pytest.mark.parametrize("how", [pytest.param("frozen", marks=pytest.mark.soak), "gone"])
 def test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
     how: str, run: ClusterRun, server: ZooKeeperServer, soak: float
 ) -> None:

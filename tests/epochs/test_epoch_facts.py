@@ -55,6 +55,22 @@ def test_an_epoch_that_a_rewind_makes_void_changes_no_fact_of_the_last_commit() 
     assert facts.asked_at is None and coordinator.view.rewinds == 1
 
 
+def test_the_time_of_a_trial_is_no_part_of_the_duration_of_an_epoch() -> None:
+    coordinator = running()
+    facts = coordinator.facts
+    assert facts.began == 0, "nothing was committed before"
+    coordinator.on_trial = True
+    coordinator.tick(1.0)
+    for task in TASKS:
+        snapshot(coordinator, task, 10, 2.0)
+    assert coordinator.phase is EpochPhase.HELD
+    coordinator.tick(50.0)
+    coordinator.on_trial = False
+    coordinator.tick(100.0)
+    coordinator.put_answered(PutAnswer.STORED, 100.25)
+    assert (facts.committed_at, [*facts.durations], facts.held_at) == (100.25, [1.25], None)
+
+
 def test_the_time_of_an_earlier_coordinators_commit_is_taken_from_its_record_and_only_until_the_next() -> (
     None
 ):

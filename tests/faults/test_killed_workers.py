@@ -42,7 +42,7 @@ def kill_one(run: Run, chance: random.Random, component: str | None = None) -> N
 @pytest.mark.parametrize(
     ("load", "seconds"),
     [
-        ("steady", 9.0),
+        pytest.param("steady", 9.0, marks=pytest.mark.soak),
         pytest.param("replays of the runtime", 6.0, marks=pytest.mark.soak),
         ("deep backlog", 6.0),
     ],

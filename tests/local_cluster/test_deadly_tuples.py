@@ -64,7 +64,7 @@ def deadly(bolt: Any) -> Topology:
 @pytest.mark.parametrize(
     ("bolt", "how"),
     [
-        (ExitsAt(), "ended with status 3"),
+        pytest.param(ExitsAt(), "ended with status 3", marks=pytest.mark.soak),
         pytest.param(CrashesAt(), "died of SIGSEGV", marks=pytest.mark.soak),
         (NeedsMemoryAt(), "out of memory: store[2]: execute_batch() raised MemoryError"),
     ],

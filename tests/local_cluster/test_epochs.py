@@ -391,7 +391,14 @@ def test_a_state_with_another_type_is_refused_by_name(tmp_path: Path) -> None:
         assert "saved as ValueState(int) and is declared as ValueState(str) now" in status.errors[-1].render()
 
 
-@pytest.mark.parametrize("workers", [(1, None), (1, 3), (3, 2), (3, 1)])
+@pytest.mark.parametrize(
+    "workers",
+    [
+        *(pytest.param(some, marks=pytest.mark.soak) for some in ((1, None), (3, 1))),
+        (1, 3),
+        (3, 2),
+    ],
+)
 def test_a_rebalance_and_a_kill_go_on_from_a_last_commit(
     tmp_path: Path, workers: tuple[int, int | None]
 ) -> None:

@@ -83,6 +83,22 @@ def test_the_status_tells_the_last_commit_and_what_components_hold(tmp_path: Pat
     assert final is not None and final.number >= moved.number and final.waits == ()
 
 
+def test_a_topology_that_goes_on_at_the_end_of_its_input_says_so(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.5}
+    for start in (1, 2):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(words(Words(30), Pass(), Count()), conf)
+            cluster.advance(5)
+            epoch = epoch_of(cluster)
+            emitted = cluster.status("words").components["words"].emitted
+            assert epoch.quiet and emitted == (30 if start == 1 else 0)
+            if start == 1:
+                assert epoch.began == 0
+                last = epoch.number
+            else:
+                assert epoch.began == last
+
+
 def test_parked_tuples_are_counted(tmp_path: Path) -> None:
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.on.outage": "wait"}
     with LocalCluster(simulated_time=True) as cluster:

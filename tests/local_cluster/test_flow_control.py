@@ -203,7 +203,7 @@ class EmitsInAck(Fast):
 # Bounds.
 
 
-@pytest.mark.parametrize("queue", [16, 300, pytest.param(64, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("queue", [16, *(pytest.param(size, marks=pytest.mark.soak) for size in (64, 300))])
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize(
     "acking", ["tracked", "acking off", pytest.param("untracked", marks=pytest.mark.soak)]
@@ -237,7 +237,7 @@ def test_ticks_batches_and_ends_keep_to_one_user_call_above_the_limit(
     assert queues.outbox <= 16 + 60
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_emissions_of_a_spout_in_ack_are_bounded_too(
     cluster: LocalCluster, queues: QueueWatch, workers: int
 ) -> None:
@@ -255,7 +255,7 @@ def test_emissions_of_a_spout_in_ack_are_bounded_too(
     assert queues.outbox <= 16 + 1
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_simultaneous_replays_and_dead_letters_are_bounded_too(
     cluster: LocalCluster, queues: QueueWatch, workers: int
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from local_cluster import LocalCluster
 from nimbus.submission.repeated import repetition
 from squall.cluster.blobs import get_bundle
+from squall_cli.options.state_start import epoch_problem
 from tests.local_cluster.test_replaced_state import TRIAL, MeanCount, conf_at, replace, run
 from tests.local_cluster.words_with_state import (
     Count,
@@ -77,6 +78,24 @@ def test_an_epoch_that_is_not_kept_is_refused_with_those_that_are(tmp_path: Path
         assert "does not keep this epoch; these are kept: 1" in status.errors[-1].render()
         with pytest.raises(InvalidConfig, match="--state needs a topology that keeps its state"):
             cluster.submit(words(Words(1), Pass(), Count()), name="other", state="@3")
+
+
+def test_submit_refuses_an_epoch_that_this_host_sees_not_to_be_kept(tmp_path: Path) -> None:
+    conf = conf_at(tmp_path)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100, 20), Pass(), Count()), conf)
+        cluster.advance(3)
+    epochs = kept(tmp_path / "words")
+    there = ", ".join(map(str, sorted(epochs)))
+    folder = tmp_path / "words"
+    said = f"{folder} does not keep epoch 4711; these are kept: {there}"
+    assert epoch_problem("@4711", "words", conf, here=True) == f"--state @4711: {said}"
+    assert epoch_problem(f"{folder}@4711", "other", {}, here=True) == f"--state {folder}@4711: {said}"
+    assert epoch_problem("@4711", "words", conf, here=False) == "", "the cluster may have another folder"
+    assert epoch_problem(f"@{epochs[1]}", "words", conf, here=True) == ""
+    assert epoch_problem(str(folder), "other", {}, here=True) == ""
+    assert epoch_problem("@4711", "elsewhere", conf, here=True) == ""
+    assert not (tmp_path / "elsewhere").exists(), "looking makes no folder"
 
 
 @pytest.mark.parametrize("at", ["", "@"])

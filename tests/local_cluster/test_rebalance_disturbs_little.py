@@ -106,8 +106,8 @@ def test_in_one_worker_only_the_component_that_grew_is_created_again() -> None:
     assert count("fail") == 0
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
-@pytest.mark.parametrize("tasks", [1, 2, 7])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.soak), 3])
+@pytest.mark.parametrize("tasks", [1, pytest.param(2, marks=pytest.mark.soak), 7])
 def test_each_key_has_one_owner_for_each_number_of_tasks_and_nothing_is_lost(
     workers: int, tasks: int
 ) -> None:

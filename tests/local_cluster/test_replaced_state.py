@@ -97,7 +97,7 @@ def run(cluster: LocalCluster, secs: float) -> None:
         cluster.status("words")
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_new_version_goes_on_from_the_state_of_the_old_one(tmp_path: Path, workers: int) -> None:
     conf = conf_at(tmp_path, **{"topology.workers": workers})
     total = 600
@@ -123,12 +123,16 @@ def test_while_a_version_is_on_trial_nothing_is_committed(tmp_path: Path) -> Non
         run(cluster, 5)
         assert commits_at(tmp_path / "words")[-1][0].epoch == at_switch
         assert cluster.status("words").components["words"].acked == 0  # of this version
+        said = cluster.status("words").epoch
+        assert said is not None and said.on_trial and said.duration is None
         run(cluster, TRIAL)
+        said = cluster.status("words").epoch
+        assert said is not None and not said.on_trial and said.longest is not None and said.longest < 1
         assert commits_at(tmp_path / "words")[-1][0].epoch > at_switch
         assert cluster.status("words").components["words"].acked > 0
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_version_whose_tuples_fail_is_rolled_back_to_the_epoch_at_the_switch(
     tmp_path: Path, workers: int
 ) -> None:
@@ -280,3 +284,30 @@ def test_tuples_in_the_hands_of_a_bolt_whose_stream_has_other_fields_now_are_nam
         assert status.state == "FAILED"
         assert "has other fields now" in status.errors[-1].text
         assert status.errors[-1].text.startswith("StateError")
+
+
+class Reordered(Words):
+    """Another version of `Words`: the same fields in another order."""
+
+    __module__, __qualname__ = Words.__module__, Words.__qualname__
+    outputs = Fields("number", "word")
+
+    def emit(self, values: Any, *, message_id: object = None, stream: str = "default") -> None:
+        super().emit(tuple(reversed(values)), message_id=message_id, stream=stream)
+
+
+@pytest.mark.parametrize(
+    "first", [Gathers(1000), NotYet(), Batches(1000, 100)], ids=["held", "parked", "gathered"]
+)
+def test_tuples_in_the_hands_of_a_bolt_are_matched_with_fields_in_another_order_by_name(
+    tmp_path: Path, first: Bolt
+) -> None:
+    first.tick_interval = None
+    conf = conf_at(tmp_path, **{"topology.message.timeout.secs": 1000})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(through(first, keyed=False), conf)
+        cluster.advance(3)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(through(KeyedPass(), keyed=True, spout=Reordered(140, 20)), conf)
+        cluster.advance(120)
+        assert counts(cluster) == expected(list(range(140)))

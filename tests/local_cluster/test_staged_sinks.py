@@ -45,7 +45,7 @@ def assert_calls_are_in_order(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (1, 2))])
 def test_each_row_is_shown_once_however_often_calls_fail_and_clusters_start_again(
     tmp_path: Path, seed: int, workers: int
 ) -> None:
@@ -100,7 +100,7 @@ def rewind(cluster: LocalCluster) -> None:
             worker.lead.peer_gone("other")
 
 
-@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_what_was_staged_for_a_void_epoch_is_aborted(tmp_path: Path, workers: int) -> None:
     aborted = 0
     for seed in range(4):
@@ -241,7 +241,7 @@ def test_a_call_that_waits_can_end_when_all_tasks_return_to_the_last_commit(tmp_
 
 @pytest.mark.soak  # tests/squall_io/test_file_sink.py kills workers of a StagedSink, too
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.soak), 2])
 def test_rows_are_shown_once_when_workers_are_killed_again_and_again(tmp_path: Path, workers: int) -> None:
     sink, folder = StagedRows(str(tmp_path / "rows"), failing=0.1), tmp_path / "rows"
     draw = random.Random(workers)

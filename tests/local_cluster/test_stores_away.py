@@ -125,6 +125,11 @@ KINDS = [
     WritesBatchesOneByOne,
     WritesRichBatches,
 ]
+#: For outages of which a longer one is tried with each kind.
+FEW_KINDS = [
+    kind if kind in (Writes, WritesLater, WritesRichBatches) else pytest.param(kind, marks=pytest.mark.soak)
+    for kind in KINDS
+]
 
 
 class Source(Spout):
@@ -178,7 +183,7 @@ class Recorded(Store):
         super().write(value, context)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_store_that_is_away_for_ten_seconds_loses_nothing(kind: Any) -> None:
     run_ = run(kind, away(5.0, 15.0), 1500, 0.01)
     assert run_.failed("source") == []
@@ -241,7 +246,7 @@ def test_the_only_tuple_of_a_finite_source_is_given_up_after_its_attempts(kind: 
     assert failure.attempts == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_store_that_flaps_every_three_seconds_loses_nothing(kind: Any) -> None:
     run_ = run(kind, lambda _, now: int(now / 3) % 2 == 0, 1500, 0.02)
     assert run_.failed("source") == [] and len(run_.acked("source")) == 1500

@@ -419,12 +419,13 @@ def test_a_status_says_that_the_trial_of_an_inactive_version_is_suspended(
         "@ 0 supervisor s1 slots=2; submit words tasks=2; submit words tasks=3 replace inactive wait=0"
     )
     scenario.say("@ 4 report words w1 stopped")
-    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
+    parts = ("lines",)
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0, components=parts)
     scenario.say("@ 5 report words w1")
-    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 0.0, True, parts)
     assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 0.0, suspended=True)
     scenario.say("@ 6 activate words")
-    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0)
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 60.0, components=parts)
 
 
 def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(
@@ -433,7 +434,7 @@ def test_a_status_shows_the_previous_version_and_the_wanted_number_of_workers(
     views = Views(scenario.store, Counters(), scenario.clock.now)
     scenario.play(TWO_VERSIONS)
     scenario.clock.move_to(14)
-    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 50.0)
+    assert views.topology("words").stands_by == StandbyVersion("words-1-0", 50.0, components=("lines",))
     assert views.topologies()[0].stands_by == StandbyVersion("words-1-0", 50.0)
     scenario.say("@ 15 report words w1 opened; tick")
     assert views.topology("words").stands_by is not None

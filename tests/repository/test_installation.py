@@ -16,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from tests.faults.leaks import MARK, processes
 from tests.hdfs_servers import missing
 from tests.spark_classes import SMALL_JAVA
 from tests.zookeeper_servers import eventually
+from topology_api.core_choice import CHOICE
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_COPIED = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "*.so", "*.stamp")
@@ -51,6 +53,8 @@ def topology():
 """
 
 PLAIN = "plain (not compiled for this Python; see docs/compiled-core.md)"
+#: Has pip build with the Cython of the checkout: with another one everything would be compiled again.
+CONSTRAINT = "constraint.txt"
 #: Seconds for one command: the longest ones install 600 MB, or run the whole demo.
 CAP = 900.0
 
@@ -63,9 +67,8 @@ def command(*arguments: str | Path, cwd: Path, **variables: str) -> subprocess.C
         key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "SQUALL_"))
     }
     environment["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
-    environment["SQUALL_BUILD_FLAGS"] = (
-        "-O0"  # a third of the compiler's time; that of the checkout is as users have it
-    )
+    # What the checkout compiled is used again. If it is not compiled: a third of the compiler's time.
+    environment["SQUALL_BUILD_FLAGS"] = "" if CHOICE.compiled else "-O0"
     environment.update(variables)
     return subprocess.run(
         [str(argument) for argument in arguments],
@@ -87,9 +90,13 @@ def skip_without_index(result: subprocess.CompletedProcess[str]) -> None:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of this checkout. Files that one installation compiled are found in build/ by the next one."""
+    """A copy of this checkout. What it, or one installation, compiled is found in build/ by the next one."""
     folder = tmp_path_factory.mktemp("installation") / "checkout"
     shutil.copytree(ROOT, folder, ignore=NOT_COPIED)
+    if CHOICE.compiled:
+        for built in (ROOT / "build").glob(f"*-{sys.implementation.cache_tag}"):
+            shutil.copytree(built, folder / "build" / built.name)
+    (folder.parent / CONSTRAINT).write_text(f"cython=={metadata.version('cython')}\n")
     return folder
 
 
@@ -106,6 +113,8 @@ def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> str:
     """Run `pip install` with these options and environment variables, which must succeed; return its output."""
     quiet = () if "-v" in how else ("--quiet",)
     pip: list[str | Path] = [bin_folder / "pip", "install", *quiet, *how, source]
+    same_cython = str(source.parent / CONSTRAINT)
+    variables |= {"PIP_CONSTRAINT": same_cython, "PIP_BUILD_CONSTRAINT": same_cython}
     installed = command(*pip, cwd=source.parent, **variables)
     no_index = (
         "No matching distribution found" in installed.stderr or "connection" in installed.stderr.lower()

@@ -342,7 +342,11 @@ def begin(job: str, place: Place) -> subprocess.Popen[str]:
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "interrupted"])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.soak)],
+    ids=["killed", "interrupted"],
+)
 def test_a_killed_run_is_published_once_by_the_next_one(
     spark: SparkSession, place: Place, number: signal.Signals
 ) -> None:

@@ -192,6 +192,18 @@ def test_kill_shows_how_long_the_topology_may_drain(nimbus: FakeNimbus, run: Squ
     assert nimbus.commands()[1][2] == {}
 
 
+@pytest.mark.parametrize("epoch", [None, {"number": 7, "on_trial": True}])
+def test_kill_says_what_it_means_for_a_trial(
+    nimbus: FakeNimbus, run: Squall, epoch: dict[str, object] | None
+) -> None:
+    standby = {"id": "words-0", "secs": 9.0, "suspended": False}
+    nimbus.put(topology("words", stands_by=standby, epoch=epoch))
+    said = "words was on trial: the previous version (words-0) does not run again"
+    committed = ", and what this one has processed when it has drained is committed" if epoch else ""
+    assert run("kill words").stderr == f"{said}{committed}\n"
+    assert run("kill word_count").stderr == ""
+
+
 def test_kill_wait_returns_when_the_name_is_free(nimbus: FakeNimbus, run: Squall) -> None:
     status = nimbus.topologies["word_count"]
     nimbus.changes += [

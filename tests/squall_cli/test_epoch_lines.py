@@ -17,7 +17,7 @@ from squall_cli.local.summary import as_json
 from squall_cli.packing.coming_up import outages
 from squall_cli.terminal import formats, live_table
 from squall_cli.terminal.busy_table import Busy
-from squall_cli.terminal.epoch_lines import commit_text, rewinds_text, wait_sentences
+from squall_cli.terminal.epoch_lines import commit_text, rewinds_text, short_commit, wait_sentences
 from squall_cli.terminal.lines import plain
 from squall_cli.terminal.views import Moment, progress_line
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, component, status_of, topology
@@ -65,6 +65,15 @@ def test_status_shows_the_last_commit_the_state_and_the_rewinds(nimbus: FakeNimb
         "task": 5,
         "secs": 0.0201,
     }
+
+
+def test_status_says_that_the_commits_of_a_version_on_trial_wait(nimbus: FakeNimbus, run: Squall) -> None:
+    nimbus.put(counting(EpochStatus(19, 42.0, began=19, on_trial=True)))
+    text = run("status counting").stdout
+    assert "EPOCH    epoch 19 committed 42.0 s ago; commits wait for the end of the trial\n" in text
+    first = EpochStatus(0, began=0, on_trial=True)
+    assert commit_text(first) == "no epoch is committed yet; commits wait for the end of the trial"
+    assert short_commit(first) == "no epoch committed, commits wait for the trial"
 
 
 def test_status_says_what_is_waited_for(nimbus: FakeNimbus, run: Squall) -> None:

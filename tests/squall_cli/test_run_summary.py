@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from squall.epoch_status import EpochStatus
 from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.local_run import Ended, user_place
@@ -42,6 +43,16 @@ def ended(how: str, spout: ComponentStatus = SPOUT, error: str | None = None, to
     state = {"completed": "COMPLETED", "failed": "FAILED"}.get(how, "KILLED")
     status = TopologyStatus("t", state, {"a": spout, "b": BOLT}, workers=0, error=error)
     return Ended(how, status, 2.0, told)
+
+
+def test_a_run_of_what_was_completed_before_says_so_and_what_to_do() -> None:
+    parts = {"a": replace(SPOUT, emitted=0, acked=0), "b": replace(BOLT, executed=0, acked=0)}
+    status = TopologyStatus("t", "COMPLETED", parts, workers=0, error=None, epoch=EpochStatus(9, began=9))
+    text = [plain(line) for line in summary_lines(Ended("completed", status, 1.0, folder="/state/t"), 80)]
+    assert text[-1] == (
+        "  there was nothing to do: its input had been read to its end by epoch 9; to read it again, type `squall state drop "
+        "/state/t`"
+    )
 
 
 @pytest.mark.parametrize("how", ["completed", "drained", "interrupted"])

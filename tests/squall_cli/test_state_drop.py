@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from squall_cli.main import squall
 from squall_cli.options.state_path import StateFolder
 from tests.local_cluster.test_replaced_state import Shows, TextCount, conf_at, with_more
 from tests.local_cluster.words_with_state import WORDS, Count, Pass, Words, expected, words
+from tests.squall_cli.fake_nimbus import status_of, topology
 from topology_api import Tuple, ValueState
 from topology_api.errors import SquallError
 from worker.epochs.log import PutAnswer
@@ -123,6 +126,42 @@ def test_what_the_running_version_needs_is_refused(tmp_path: Path, monkeypatch: 
     assert result.exit_code == 0, result.stderr
     records = EpochFiles(str(tmp_path), "words").records_after(0)
     assert sum(isinstance(record, LeadRecord) for record in records) == 1  # and it leads on
+
+
+def test_what_the_version_on_standby_needs_is_refused_with_this_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = StateFolder(str(counted(tmp_path).parent), "words")
+    running = frozenset({"words", "pass", "count"})
+    for of_standby, known in ((running | {"newest"}, "is"), (None, "may be")):
+        target = Target(place, running, "words-1-0", of_standby)
+        monkeypatch.setattr(state_drop, "known", lambda cluster, name, found=target: found)
+        result = drop("words", "newest", "--yes")
+        assert result.exit_code == 1
+        assert (
+            f"component 'newest' {known} part of version words-1-0 of 'words', which runs again"
+            in result.stderr
+        )
+    target = Target(place, running, "words-1-0", running)
+    monkeypatch.setattr(state_drop, "known", lambda cluster, name: target)
+    assert drop("words", "newest", "--yes").exit_code == 0
+
+
+def test_what_the_cluster_says_of_versions_is_what_may_be_dropped() -> None:
+    conf = SimpleNamespace(conf={"topology.state.path": "/s"})
+
+    def known(**values: Any) -> Target | None:
+        status = status_of(topology("words", **values))
+        client = SimpleNamespace(topology_or_none=lambda _: status, read=lambda *_: conf)
+        cluster: Any = SimpleNamespace(asked=lambda _: nullcontext(client))
+        return state_drop.known(cluster, "words")
+
+    standby = {"id": "words-0", "secs": 9.0, "suspended": False, "components": ["words", "newest"]}
+    target = known(stands_by=standby)
+    assert target is not None
+    assert (target.standby, target.of_standby) == ("words-0", frozenset({"words", "newest"}))
+    with pytest.raises(SquallError, match="is being replaced: try again when the new version runs"):
+        known(state="REPLACING")
 
 
 def test_a_topology_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,6 +63,42 @@ def test_a_topology_that_completed_between_two_queries_has_come_up() -> None:
     assert (seen.done, seen.stages) == (True, ("completed",))
 
 
+def test_a_topology_whose_input_had_been_read_before_is_completed_and_says_so() -> None:
+    seen = arrival().update(status(state="COMPLETED", epoch={"number": 7, "began": 7}), 0)
+    assert seen.done and seen.stages[-1] == (
+        "completed: there was nothing to do: its input had been read to its end by epoch 7; to read it again, drop the state "
+        "(`squall state drop words`) and submit the topology again"
+    )
+    seen = arrival().update(
+        status(state="COMPLETED", spout={"emitted": 3}, epoch={"number": 7, "began": 7}), 0
+    )
+    assert seen.stages[-1] == "completed"
+
+
+def test_a_topology_that_goes_on_at_the_end_of_its_input_has_come_up_although_nothing_is_acked() -> None:
+    coming = arrival()
+    epoch = {"number": 7, "began": 7, "quiet": False}
+    assert not coming.update(status(worker("w1"), epoch=epoch), 1).done
+    seen = coming.update(status(worker("w1"), epoch={**epoch, "number": 8, "quiet": True}), 2)
+    assert (seen.done, seen.stages[-1]) == (
+        True,
+        "goes on from epoch 7; its spouts have nothing new to emit",
+    )
+    fresh = {"number": 1, "began": 0, "quiet": True}
+    assert not arrival().update(status(worker("w1"), epoch=fresh), 2).done, (
+        "a source that has never emitted anything is waited for"
+    )
+
+
+def test_a_topology_that_is_to_begin_with_an_epoch_is_watched_until_it_has_found_it() -> None:
+    coming = arrival(begins=True)
+    assert not coming.update(status(worker("w1"), epoch={"number": 0}), 1).done
+    seen = coming.update(status(worker("w1"), epoch={"number": 17, "began": 17}), 2)
+    assert (seen.done, seen.stages) == (True, ("begins with epoch 17",))
+    failed = arrival(begins=True).update(status(state="FAILED", error="does not keep this epoch"), 1)
+    assert failed.failure == "topology 'words' failed: does not keep this epoch"
+
+
 def test_a_topology_that_completed_without_an_ack_has_failed() -> None:
     spout = {"emitted": 6, "failed": 6, "first_failure": "count: KeyError: 'wrod'"}
     seen = arrival().update(status(state="COMPLETED", spout=spout), 0)

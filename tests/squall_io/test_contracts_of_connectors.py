@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 from collections.abc import Callable, Iterator
@@ -14,8 +15,10 @@ import sqlalchemy
 
 from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
 from squall_io.files import FileSink, FileSpout
-from squall_io.spark import HdfsLines
+from squall_io.spark import CommittedRows, HdfsLines
+from squall_io.spark.stores import open_files
 from squall_io.sql import SqlSink
+from tests.spark.batches import SinkTask
 from tests.sql_servers import postgresql
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
@@ -52,6 +55,40 @@ def test_hdfs_lines(source: Path, parallelism: int) -> None:
         [(f"{name} {number}",) for name in range(5) for number in range(12)],
         parallelism=parallelism,
         lose=lambda: shutil.rmtree(source),
+    )
+
+
+def committed_rows(table: Path) -> list[tuple[Any, ...]]:
+    """Commit the rows of two tasks to a table, as a sink does; return them."""
+    pytest.importorskip("pyspark")  # it has to be installed where a table is read; it is not started
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    files = open_files(str(table))
+    tasks = [SinkTask(files, "line string, number long", index=index) for index in range(2)]
+    rows = [(f"line {number}", number) for number in range(30)]
+    for batch in range(6):
+        own = rows[5 * batch : 5 * batch + 5]
+        data = io.BytesIO()
+        columns = {"line": [line for line, _ in own], "number": [number for _, number in own]}
+        parquet.write_table(pyarrow.table(columns), data)
+        tasks[batch % 2].put({"part-0.parquet": data.getvalue()}, rows=len(own), committed=float(batch))
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("follow", "parallelism"),
+    [
+        (True, 2),
+        (False, 1),
+        *(pytest.param(*more, marks=pytest.mark.soak) for more in ((True, 1), (False, 2))),
+    ],
+)
+def test_committed_rows(tmp_path: Path, follow: bool, parallelism: int) -> None:
+    rows = committed_rows(tmp_path / "table")
+    check_rewindable_spout(
+        lambda: CommittedRows(f"{tmp_path}/table", ["number", "line"], follow=follow),
+        [(number, line) for line, number in rows],
+        parallelism=parallelism,
+        lose=lambda: shutil.rmtree(tmp_path / "table"),
     )
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from squall_io.spark.rows.from_tuples import RowsOf
 from squall_io.spark.rows.schema import parse_schema
-from squall_io.spark.sink.bolt import RowsOf
 from topology_api.tuples import Source, Tuple
 
 FIELDS = parse_schema("word string, count bigint")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
 
-from topology_api import Bolt, Fields, Spout, StagedSink, TokenSink, TopologyBuilder
+from topology_api import Bolt, Fields, InvalidTopology, Spout, StagedSink, TokenSink, TopologyBuilder
+from topology_api.description import describe, parse
 from topology_api.epoch_rules import epoch_secs
 from topology_api.options import defaults
 
@@ -55,5 +57,19 @@ def test_an_epoch_lasts_as_long_as_the_longest_interval_of_a_staged_sink(
         builder.set_bolt(f"sink{number}", sink).shuffle_grouping("words")
     topology = builder.build()
     conf = defaults()
-    assert epoch_secs(topology, conf) == secs
-    assert epoch_secs(topology, {**conf, "topology.epoch.secs": 2}) == 2.0
+    described = parse(describe(topology), dict.fromkeys(topology.pickles, b""))  # nothing is unpickled
+    for each in (topology, described, pickle.loads(pickle.dumps(topology))):
+        assert epoch_secs(each, conf) == secs
+        assert epoch_secs(each, {**conf, "topology.epoch.secs": 2}) == 2.0
+
+
+@pytest.mark.parametrize("interval", [0.0, -1.0, float("inf"), float("nan"), "7", True])
+def test_a_description_with_an_interval_that_is_none_is_refused(interval: object) -> None:
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Words())
+    builder.set_bolt("sink", Slow()).shuffle_grouping("words")
+    topology = builder.build()
+    raw = describe(topology)
+    raw["components"][1]["batch_interval"] = interval
+    with pytest.raises(InvalidTopology, match=r"components\[1\].batch_interval is "):
+        parse(raw, topology.pickles)

@@ -204,7 +204,8 @@ class Coordinator:
         if self.deadline is not None and now >= self.deadline and self.phase in LEADING:
             return self.end(KILLED, now)
         if self.phase is P.HELD and not self.on_trial:
-            return self.commit()
+            self.facts.trial_ended(now)
+            return self.commit(now)
         done = self.end_if_done(now)
         if not done and self.phase is P.OPEN and (now >= self.next_begin or self.stopping):
             return self.begin_end(now)
@@ -259,7 +260,7 @@ class Coordinator:
             return []
         if self.phase is P.ALIGNING and message.epoch == self.view.next_epoch:
             self.facts.snapshot_written(task, message.bytes, now)
-            return self.snapshot_written(task, message)
+            return self.snapshot_written(task, message, now)
         return []
 
     def put_answered(self, answer: PutAnswer, now: float) -> list[CoordinatorEffect]:
@@ -314,7 +315,7 @@ class Coordinator:
             return [*self.to_all(EpochsOver(self.view.rewind, self.view.epoch)), EpochsEnded(record.reason)]
         if isinstance(record, CommitRecord):
             return self.committed(record, now)
-        self.facts.rewound(now)
+        self.facts.rewound(self.view.epoch, now)
         return self.restore()
 
     def enter(self, phase: EpochPhase) -> None:
@@ -394,7 +395,7 @@ class Coordinator:
         self.waiting, self.files, self.finished = set(self.tasks), {}, set()
         return self.to_all(BeginEpochEnd(self.view.rewind, self.view.next_epoch, self.last))
 
-    def snapshot_written(self, task: str, message: SnapshotWritten) -> list[CoordinatorEffect]:
+    def snapshot_written(self, task: str, message: SnapshotWritten, now: float) -> list[CoordinatorEffect]:
         """Commit once every task's snapshot is in the store."""
         self.waiting.discard(task)
         self.files[task] = message.file
@@ -402,12 +403,13 @@ class Coordinator:
             self.finished.add(task)
         if not self.may_commit():
             return []
-        return self.commit()
+        return self.commit(now)
 
-    def commit(self) -> list[CoordinatorEffect]:
+    def commit(self, now: float) -> list[CoordinatorEffect]:
         """Commit the epoch whose snapshots are there, unless an earlier version may have to go on from the last commit."""
         if self.on_trial:
             self.enter(P.HELD)
+            self.facts.held(now)
             return []
         self.enter(P.COMMITTING)
         view = self.view

@@ -17,6 +17,8 @@ class EpochFacts:
     """One life of a coordinator, in times of its worker's clock."""
 
     def __init__(self) -> None:
+        #: The epoch to which all tasks returned first; None: they have not been asked to.
+        self.began: int | None = None
         #: When the last commit stood in the log; None: not known.
         self.committed_at: float | None = None
         #: How long the last epochs took to end, from the barriers to the commit.
@@ -34,6 +36,8 @@ class EpochFacts:
         #: Of the epoch that ends: the bytes so far, and the task that answered last.
         self.bytes_so_far = 0
         self.latest: tuple[str, float] | None = None
+        #: Since when a version on trial has all that its next commit needs.
+        self.held_at: float | None = None
 
     def found_commit(self, at: float) -> None:
         """The last commit in the log is of an earlier coordinator, and this is when it was written."""
@@ -42,13 +46,23 @@ class EpochFacts:
 
     def end_begun(self, now: float) -> None:
         """The barriers of an epoch were sent."""
-        self.asked_at, self.bytes_so_far, self.latest = now, 0, None
+        self.asked_at, self.bytes_so_far, self.latest, self.held_at = now, 0, None, None
 
     def snapshot_written(self, task: str, size: int, now: float) -> None:
         """A task's snapshot of the epoch that ends is in the store."""
         self.bytes_so_far += size
         if self.asked_at is not None:
             self.latest = task, now - self.asked_at
+
+    def held(self, now: float) -> None:
+        """The epoch could be committed, and waits for the end of the trial."""
+        self.held_at = now
+
+    def trial_ended(self, now: float) -> None:
+        """The epoch is being committed: how long it has waited says nothing about it."""
+        if self.asked_at is not None and self.held_at is not None:
+            self.asked_at += now - self.held_at
+        self.held_at = None
 
     def committed(self, now: float) -> None:
         """The commit of the epoch stands in the log."""
@@ -61,8 +75,10 @@ class EpochFacts:
         """A rewind is wanted. What follows from its first reason, such as tuples that were lost with a process, is none."""
         self.reason = self.reason or reason
 
-    def rewound(self, now: float) -> None:
-        """The record of a rewind stands in the log: all tasks are asked to return to the last commit."""
+    def rewound(self, epoch: int, now: float) -> None:
+        """The record of a rewind stands in the log: all tasks are asked to return to the last commit, that of an epoch."""
+        if self.began is None:
+            self.began = epoch
         self.rewound_at = self.asked_at = now
         self.rewind_reason, self.reason = self.reason, ""
 

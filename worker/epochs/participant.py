@@ -209,6 +209,8 @@ class Participant:
         #: The submission in which this process runs.
         self.submission = ""
         #: Makes plain values of rows that came over the closing edges of cycles.
+        #: The fields of the streams that the task reads and writes: see `TaskSnapshot.fields`.
+        self.row_fields: list[tuple[str, str, list[str]]] = []
         self.pack_recorded: Callable[[Rows], list[Any]] = lambda item: list(item.rows)
         self.after_commit = AfterCommit()
         self.showing = Showing(self.after_commit)
@@ -388,6 +390,7 @@ class Participant:
         snapshot = ending.snapshot
         snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
+        snapshot.fields = self.row_fields if snapshot.has_rows() else []
         ending.data.finish(snapshot)
         return [WriteSnapshot(self.rewind, snapshot.epoch, ending.data)]
 

@@ -76,8 +76,15 @@ class TaskSnapshot(Struct):
     submission: str = ""
     #: By how many seconds the wall clock was moved since the file before was begun.
     shift: float = 0.0
+    #: (component, stream, its fields): of streams whose rows are here. Empty in files of earlier releases, and without rows.
+    fields: list[tuple[str, str, list[str]]] = []
     #: Empty in the file. After reading: the parts of all files of the chain, in the order in which they were written.
     parts: list[Any] = []
+
+    def has_rows(self) -> bool:
+        """Return whether there are rows of streams, or outcomes, which may hold some."""
+        rows = (self.outboxes, self.recorded, self.held, self.parked, self.again, self.outcomes)
+        return any(rows)
 
 
 build_type_info(TaskSnapshot)

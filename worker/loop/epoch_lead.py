@@ -177,8 +177,9 @@ class EpochLead:
                 self.depose()
             elif isinstance(effect, EpochsEnded) and not self.resumed:
                 _log.warning(
-                    "the topology has nothing to do: the state in %s is that of a completed run. To run it again, set "
-                    "another topology.state.path, or remove this folder",
+                    "the topology has nothing to do: its input had been read to its end by epoch %d. To read it again, drop "
+                    "the state in %s (`squall state drop`), or set another topology.state.path",
+                    self.coordinator.view.epoch,
                     self.files.folder,
                 )
             # `ReadyForChange` and `EpochsEnded` are in messages to the tasks, too.

@@ -19,6 +19,7 @@ from worker.epochs.participant import Participant
 from worker.loop.build import TaskEnvironment
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import files_for
+from worker.loop.row_fields import streams_of
 from worker.state.history import StateHistory
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
@@ -62,11 +63,12 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             history=history_of(participant),
         )
     )
+    streams = streams_of(plan.topology, task.spec.id)
+    participant.row_fields = [(*key, list(names)) for key, names in streams.items()]
     if isinstance(task, EpochBoltTask):
         task.sources = frozenset(sources)
         task.fields_of = {
-            (each.source, each.stream): plan.topology.component(each.source).outputs[each.stream].fields
-            for each in task.spec.inputs
+            (each.source, each.stream): streams[each.source, each.stream] for each in task.spec.inputs
         }
     return participant
 

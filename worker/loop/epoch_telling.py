@@ -104,6 +104,8 @@ class EpochTelling:
             since=None if step is None else since,
             waiting=() if step is None else tuple(waiting[:MOST_TASKS]),
             more=0 if step is None else max(0, len(waiting) - MOST_TASKS),
+            began=facts.began,
+            on_trial=coordinator.on_trial,
         )
 
     def rows_of(self, names: Collection[str]) -> list[tuple[str, int]]:

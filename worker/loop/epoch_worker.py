@@ -382,7 +382,7 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
-    source, _, stream, packed = letter.item
+    source, _, stream, packed, *fields = letter.item
     assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
     values, as_text = shown_values(row)
@@ -397,7 +397,9 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=TIMER_FIELDS if source == TIMER else tuple(task.fields_of[source, stream]),
+            fields=TIMER_FIELDS
+            if source == TIMER
+            else tuple(fields[0] if fields else task.fields_of[source, stream]),
             values=values,
             as_text=as_text,
             failure=failure,

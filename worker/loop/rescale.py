@@ -21,6 +21,7 @@ from worker.epochs.records import CommitRecord, SnapshotFile, component_of
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.plan import WorkerPlan
+from worker.loop.row_fields import match_fields
 from worker.routing.key_hash import key_hash
 from worker.state.saving import Part
 from worker.tasks.emitter import short
@@ -46,6 +47,8 @@ class Rescale:
     def begin(self, name: str, snapshots: list[TaskSnapshot]) -> TaskSnapshot:
         """Return the snapshot of a task, from those that `files_for` has named. Raises StateError if they cannot be divided."""
         component, _, index = name.partition("/")
+        for each in snapshots:
+            match_fields(each, self.plan.topology)
         if component in self.changed or len(snapshots) > 1:
             snapshot = self.share_of(component, int(index), snapshots)
         else:
@@ -71,6 +74,7 @@ class Rescale:
         first = snapshots[0]
         made = TaskSnapshot(f"{component}/{index}", first.epoch, first.rewind, first.incarnation)
         made.outboxes = [box for each in own for box in each.outboxes]
+        made.fields = first.fields
         if self.plan.topology.component(component).kind == "spout":
             self.put_source(made, snapshots, own)
         else:

@@ -14,14 +14,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.formats import format_problems
-from squall_io.spark.rows.schema import Schema, parse_schema
+from squall_io.spark.rows.from_tuples import SLICE, Row, RowsOf, table_of
+from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.sink.epoch_writer import EpochWriter
 from squall_io.spark.sink.errors import NotCommitted
 from squall_io.spark.sink.settings import SinkSettings, batch_problems, names_of, parsed
@@ -33,20 +32,14 @@ from topology_api import (
     FailTuple,
     Fields,
     InvalidConfig,
-    SquallError,
     StagedSink,
     Tuple,
 )
 from topology_api.epoch_rules import STATE_PATH
-from topology_api.tuples import source_of, values_of
-from topology_api.wording import listed, shown, typed
+from topology_api.wording import shown, typed
 
 if TYPE_CHECKING:
     import pyarrow
-
-#: How many tuples are converted to Arrow at once. A C call blocks all other threads: 20 ms for a column of a million values.
-#: With so few tuples per call, the worker's loop does not notice the call, and the values stay in the processor's cache.
-SLICE: Final = 4096
 
 #: Advice if another task owns the writer id. It is reported once, as an error of the component.
 _WHEN_SUPERSEDED: Final = (
@@ -54,9 +47,6 @@ _WHEN_SUPERSEDED: Final = (
     " keep failing, check whether a second cluster, made from a copy of this cluster's store, runs the topology too, and"
     " restart the topology's workers: squall rebalance"
 )
-
-Row = tuple[Any, ...]
-_Getter = Callable[[Row], Row]
 
 #: Called before each external step, with the step's name: tests replace it to freeze, kill or fail a sink at that step.
 at_step: Callable[[str], None] = lambda step: None  # noqa: E731
@@ -174,14 +164,13 @@ class SparkSink(StagedSink):
 
     def row(self, tup: Tuple) -> Row:
         """Return the row of a tuple. Raises FailTuple for a tuple that does not fit the schema."""
-        rows, _, lacking = self._rows_of.rows((tup,))
-        why = lacking[0][1] if lacking else self._checker.problem_of(rows[0])
-        if why is None:
-            return rows[0]
-        self._bad_rows.add()
-        self._misfits += 1
-        self._first_misfit = self._first_misfit or why
-        raise FailTuple(why)  # another attempt would not help
+        try:
+            return self._rows_of.row(tup, self._checker)
+        except FailTuple as error:
+            self._bad_rows.add()
+            self._misfits += 1
+            self._first_misfit = self._first_misfit or str(error)
+            raise
 
     def stage(self, epoch: int | None, rows: list[Any]) -> dict[str, Any]:
         """Let Spark write the rows of an epoch where no reader sees them; return the name of this part of the epoch."""
@@ -191,7 +180,7 @@ class SparkSink(StagedSink):
             what = "%d tuples did not fit the schema and failed before the end of epoch %d, the first: %s"
             self._context.log.warning(what, self._misfits, epoch, self._first_misfit)
             self._misfits, self._first_misfit = 0, ""
-        name = self._epochs.stage(self.lineage, epoch, self._joined(rows))
+        name = self._epochs.stage(self.lineage, epoch, table_of(rows, self._checker))
         self._seconds = time.monotonic() - started
         return {"part": name, "rows": len(rows)}
 
@@ -210,21 +199,6 @@ class SparkSink(StagedSink):
     def cleanup(self) -> None:
         """Release the session; the last sink that does so stops the session."""
         self._opened.close()
-
-    def _joined(self, rows: Sequence[Row]) -> pyarrow.Table:
-        """Return rows, each of which has fit, as an Arrow table."""
-        from squall_io.spark.rows.arrow import joined
-
-        tables = []
-        for start in range(0, len(rows), SLICE):
-            columns, wrong = self._checker.split(rows[start : start + SLICE])
-            if wrong:
-                raise SquallError(
-                    f"the row {rows[start + wrong[0][0]]!r:.200} has changed since its tuple came: {wrong[0][1]}. Do not "
-                    "change a value that was emitted"
-                )
-            tables.append(self._checker.table(columns))
-        return joined(tables)
 
     def _table(self, tups: Sequence[Tuple]) -> pyarrow.Table | None:
         """Return the rows that fit, if any; the other tuples fail."""
@@ -252,66 +226,3 @@ class SparkSink(StagedSink):
         )
         for tup, why in bad:
             self.fail(tup, FailTuple(why))  # another attempt would not help
-
-
-class RowsOf:
-    """Makes rows from tuples of any stream that has the fields of the schema.
-
-    columns: the table's columns. fields: the columns that tuples must have; other columns of the table, which another sink
-        added, become null.
-    """
-
-    def __init__(self, columns: Schema, fields: Schema) -> None:
-        found = map(fields.column, columns.names)
-        self._fields = [None if column is None else column.name for column in found]
-        self._getters: dict[Fields, _Getter | str] = {}
-
-    def rows(self, tups: Sequence[Tuple]) -> tuple[list[Row], list[Tuple], list[tuple[Tuple, str]]]:
-        """Return the rows, the tuple of each, and the tuples that lack a field, each with the reason."""
-        getters = {source: self._getter_for(source.fields) for source in set(map(source_of, tups))}
-        if len(set(getters.values())) == 1 and not isinstance(getter := next(iter(getters.values())), str):
-            return _made_by(getter, tups), list(tups), []
-        rows: list[Row] = []
-        kept: list[Tuple] = []
-        bad: list[tuple[Tuple, str]] = []
-        for source, group in groupby(tups, source_of):  # neighbouring tuples mostly come from the same task
-            same = list(group)
-            if isinstance(getter := getters[source], str):
-                bad += [(tup, getter) for tup in same]
-            else:
-                rows += _made_by(getter, same)
-                kept += same
-        return rows, kept, bad
-
-    def _getter_for(self, fields: Fields) -> _Getter | str:
-        """Return a function that makes a row from the values of a stream's tuples, or the reason why that is impossible."""
-        if (known := self._getters.get(fields)) is not None:
-            return known
-        if missing := [name for name in self._fields if name is not None and name not in fields]:
-            found: _Getter | str = f"no field {listed(missing)}: the tuple's fields are {listed(fields)}"
-        else:
-            places = [None if name is None else fields.index(name) for name in self._fields]
-            found = _as_they_are if places == [*range(len(fields))] else _getter(places)
-        self._getters[fields] = found
-        return found
-
-
-def _made_by(getter: _Getter, tups: Sequence[Tuple]) -> list[Row]:
-    values = map(values_of, tups)
-    return list(values if getter is _as_they_are else map(getter, values))
-
-
-def _as_they_are(values: Row) -> Row:
-    """Return the values of a stream whose fields are the columns. Copying them would double the time for making rows."""
-    return values
-
-
-def _getter(places: list[int | None]) -> _Getter:
-    """Return a function that makes a row from the values at these places; a place None becomes a null."""
-    if None in places:
-        whole = _getter([-1 if place is None else place for place in places])
-        return lambda values: whole((*values, None))
-    if len(places) == 1:
-        only = places[0]
-        return lambda values: (values[only],)  # type: ignore[index]
-    return itemgetter(*places)
