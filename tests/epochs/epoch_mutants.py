@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tests.epochs import epoch_mutants_of_log as of_log
+from tests.epochs import epoch_mutants_of_memory as of_memory
 from tests.epochs import epoch_mutants_of_tasks as of_tasks
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
@@ -19,12 +20,14 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory
 from worker.epochs.log import LogView, LogWriter
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
 from worker.epochs.sinks import Showing
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SweepFiles
+from worker.state.history import StateHistory
 
 #: Class, name of a method, and what makes the mutant's method of it.
 Patch = tuple[type, str, Callable[[Any], Any]]
@@ -83,6 +86,11 @@ MUTANTS: Final[dict[str, Patch]] = {
     "committed handles are aborted": (AfterCommit, "void", of_tasks.abort_committed),
     "epochs are shown in any order": (AfterCommit, "next", of_tasks.shown_in_any_order),
     "indices that are gone are forgotten": (SimulatedTask, "choose_files", of_tasks.only_own_index),
+    "a return goes to the newest snapshot": (InMemory, "back_to", of_memory.newest_held),
+    "a return in memory forgets a file of the chain": (InMemory, "back_to", of_memory.without_link),
+    "a return undoes the last epoch alone": (StateHistory, "return_to", of_memory.newest_changes_only),
+    "a return leaves what is void": (StateHistory, "return_to", of_memory.void_changes_stay),
+    "a return stops at a later marker": (StateHistory, "return_to", of_memory.later_value_wins),
 }
 
 
@@ -90,6 +98,11 @@ MUTANTS: Final[dict[str, Patch]] = {
 QUICK: Final = frozenset(
     {
         "a commit does not wait for all snapshots",
+        "a return goes to the newest snapshot",
+        "a return in memory forgets a file of the chain",
+        "a return leaves what is void",
+        "a return stops at a later marker",
+        "a return undoes the last epoch alone",
         "a lost answer counts as not stored",
         "a lost answer counts as stored",
         "a record is put over another",

@@ -12,23 +12,25 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tests.epochs.epoch_state import Row, SimulatedKeys
 from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_topologies import Part
 from topology_api import Replay
 from worker.epochs.alignment import Alignment
 from worker.epochs.delivery import ReceivingSide, SendingSide
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory
 from worker.epochs.messages import Barrier, EndMark, LinkItem, Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.participant import Participant, TaskEffect
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import heir_of
-from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
+from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot, read_chain
+from worker.state.history import StateHistory
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
 
-Row = tuple[Any, ...]
 REPLAY = Replay(max_attempts=3, first_delay=0.004, max_delay=0.01)
 KEYS = 5
 HIGH = 8
@@ -48,6 +50,7 @@ class SimulatedTask:
         self.counts = counts = worker.placement.counts
         self.inputs = [f"{source}/{i}" for source in part.sources for i in range(counts[source])]
         self.closing = [f"{part.name}/{i}" for i in range(part.parallelism)] if part.kind == "cycle" else []
+        self.history = StateHistory()
         self.participant = Participant(
             self.name,
             incarnation,
@@ -55,6 +58,7 @@ class SimulatedTask:
             Parking(self.name, 4),
             Emissions(part.rewindable),
             self.choose_files,
+            InMemory(self.history),
         )
         self.replaced_at_restore = False
         self.closed = False
@@ -71,7 +75,7 @@ class SimulatedTask:
         self.outboxes: dict[str, deque[Row]] = {}
         self.sending: dict[str, SendingSide] = {}
         self.receiving: dict[str, ReceivingSide] = {}
-        self.state: dict[int, list[Row]] = {}
+        self.keys = SimulatedKeys()
         self.timers: list[tuple[float, Row]] = []
         self.emitted: list[int] = []
         self.gathered: list[Row] = []
@@ -80,8 +84,6 @@ class SimulatedTask:
         self.end_called = False
         self.open_rows: list[Row] = []
         self.stopped = False
-        #: The keys that have changed since the last marker.
-        self.touched: set[int] = set()
 
     # Snapshots.
 
@@ -126,15 +128,24 @@ class SimulatedTask:
             ends_sent=sorted(self.ends_sent),
         )  # fmt: skip
 
-    def load(self, snapshot: TaskSnapshot | None) -> None:
+    def leave(self) -> None:
+        """A rewind has come: the object that takes this one's place may take its state."""
+        self.history.leave([self.keys], {})  # type: ignore[list-item]
+        self.keys = SimulatedKeys()
+
+    def load(self, snapshot: TaskSnapshot | None, in_memory: bool) -> None:
         """Return to a snapshot. The spout of a living task that cannot rewind goes on."""
         self.clear()
         if snapshot is None:
             self.cluster.links.accept_waiting(self)
             return
         state = snapshot.state
-        for part in snapshot.parts:
-            self.state.update({key: [tuple(row) for row in rows] for key, rows in part["keys"].items()})
+        if in_memory:
+            self.history.return_to(snapshot.epoch, [self.keys])  # type: ignore[list-item]
+            self.check_read(snapshot)
+        else:
+            self.keys.cells = keys_in(snapshot)
+            self.history.begin(snapshot.epoch, 0.0)
         self.timers = [(self.line.now + left, tuple(row)) for left, row in state["timers"]]
         self.emitted = list(state["emitted"])
         self.end_called = state["end_called"]
@@ -149,6 +160,16 @@ class SimulatedTask:
         for _, rows in snapshot.recorded:  # they belong to no window of credit
             self.inbox.append(("", Rows(tuple(tuple(row) for row in rows))))
         self.cluster.links.accept_waiting(self)
+
+    def check_read(self, held: TaskSnapshot) -> None:
+        """A task that has returned in memory is as one that has read its snapshot."""
+        files = self.participant.files.values()
+        read = self.merge([read_chain(file, self.cluster.data_of) for file in files])
+        if self.keys.cells != (keys := keys_in(read)):
+            raise Broken(f"{self.name} has returned to {self.keys.cells} in memory, and {keys} is committed")
+        read.parts = []
+        if msgspec.to_builtins(held) != msgspec.to_builtins(read):
+            raise Broken(f"{self.name} has returned to {held} in memory, and {read} is committed")
 
     # Running.
 
@@ -248,13 +269,11 @@ class SimulatedTask:
         if self.raises(row):
             return False
         if kind == "count":
-            rows = self.state.setdefault(row[3], [])
-            self.touched.add(row[3])
-            rows.append((row[0], row[1], row[2]))
+            count = self.keys.append(row[3], (row[0], row[1], row[2]))
             if row[0] == "e" and row[2] % 3 == 0:
                 self.timers.append((self.line.now + 0.01 + 0.03 * self.line.draw(), row))
                 self.timers.sort()
-            self.emit((*row[:5], len(rows)))
+            self.emit((*row[:5], count))
         elif kind == "batch":
             self.gathered.append(row)
             if len(self.gathered) >= 4:
@@ -399,14 +418,15 @@ class SimulatedTask:
         self.cluster.run_effects(self, self.participant.into_inbox(self.participant.alignment.end_closing()))
         self.wake()
 
-    def take_parts(self) -> list[bytes]:
+    def take_parts(self, epoch: int) -> list[bytes]:
         """Take the keys that have changed, or all of them, as they are now."""
-        chain = self.participant.chain
+        chain, keys = self.participant.chain, self.keys
         whole = not chain.links or self.line.draw() < 0.2
         chain.begin(whole)
-        taken = self.state.keys() if whole else self.touched
-        self.touched = set()
-        return [msgspec.msgpack.encode({"keys": {key: self.state[key]}}) for key in sorted(taken)]
+        taken = keys.cells.keys() if whole else keys.touched
+        self.history.mark(epoch, 0.0, [keys.touched])
+        keys.touched = {}
+        return [msgspec.msgpack.encode({"keys": {key: keys.cells[key]}}) for key in sorted(taken)]
 
     def encode(self, data: SnapshotData, parts: list[bytes]) -> None:
         """Encode one part; others follow."""
@@ -423,7 +443,7 @@ class SimulatedTask:
         rows, self.open_rows = self.open_rows, []
         staged = self.part.kind == "staged" and bool(rows)
         participant = self.participant
-        parts, data = self.take_parts(), SnapshotData()
+        parts, data = self.take_parts(marker.epoch), SnapshotData()
         data.whole, data.cells = not parts, len(parts)
         effects: list[TaskEffect] = participant.end_epoch(
             marker,
@@ -439,3 +459,10 @@ class SimulatedTask:
         if staged:
             self.cluster.prepare(self, participant.rewind, marker.epoch, rows)
         self.cluster.run_effects(self, effects)
+
+
+def keys_in(snapshot: TaskSnapshot) -> dict[int, list[Row]]:
+    """The rows of each key in the parts of a snapshot."""
+    return {
+        key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()
+    }

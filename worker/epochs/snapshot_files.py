@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as replaced
 
 from squall.exact_structs import build_type_info
 from worker.epochs.after_commit import EpochOutcome
@@ -101,6 +102,8 @@ class SnapshotData:
         self.whole = True
         self.name = ""
         self.since = 0
+        #: What is behind the parts, once the file is whole.
+        self.last = b""
 
     def add(self, piece: bytes) -> None:
         """Add a part."""
@@ -111,7 +114,8 @@ class SnapshotData:
         """Add the snapshot: nothing follows."""
         if not snapshot.chain:
             snapshot.cells = self.cells
-        self.add(msgspec.msgpack.encode(snapshot))
+        self.last = msgspec.msgpack.encode(snapshot)
+        self.add(self.last)
         self.name = (
             f"{snapshot.epoch}-{snapshot.rewind}-{snapshot.incarnation}-{snapshot.task.replace('/', '.')}"
         )
@@ -122,13 +126,23 @@ class SnapshotData:
         return SnapshotFile(self.name, hashlib.sha256(self.data).hexdigest(), self.since)
 
 
+def pack_snapshot(snapshot: TaskSnapshot) -> bytes:
+    """Return a snapshot without its parts."""
+    return msgspec.msgpack.encode(replaced(snapshot, parts=[]))
+
+
+def unpack_snapshot(packed: bytes) -> TaskSnapshot:
+    """Return the snapshot that `pack_snapshot` has packed, or that is in a file behind the parts."""
+    return _DECODER.decode(packed)
+
+
 def encode_snapshot(snapshot: TaskSnapshot) -> tuple[SnapshotFile, bytes]:
     """Return the name and digest of a file that holds a snapshot with all its parts, and the bytes of the file."""
     data = SnapshotData()
     for part in snapshot.parts:
         data.add(msgspec.msgpack.encode(part))
     data.cells = snapshot.cells
-    data.finish(msgspec.structs.replace(snapshot, parts=[], chain=[]))
+    data.finish(replaced(snapshot, parts=[], chain=[]))
     return data.file(), bytes(data.data)
 
 
