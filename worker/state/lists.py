@@ -358,9 +358,8 @@ class MarkingListHandle(ListHandle):
     def bring_back(self, cells: dict[Any, Any]) -> None:
         for cell, (first, rest, times, written) in cells.items():
             if not first:
-                self.raw.pop(cell, None)
                 self.drop(cell)
-                # Those that are bytes come before all others.
+                # Of such a list nothing is in `raw` now. Those that are bytes come before all others.
                 if stored := [each.data for each in rest if type(each) is StoredBytes]:
                     self.raw[cell], rest, first = stored, rest[len(stored) :], len(stored)
             elements = self.cells.setdefault(cell, [])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pickle
 from copy import deepcopy
+from random import Random
 from typing import Any
 
 import msgspec
@@ -28,6 +29,11 @@ from worker.state.timers import KeyTimers
 
 #: States and timers, and by how much the wall clock was ahead.
 Oracle = tuple[Any, bytes, float]
+#: The steps of lists.
+OF_LISTS = [
+    *("row.append", "row.append", "row.last", "row.pop", "row.set", "row.clear"),
+    *("rows.append", "rows.change", "brief.append", "brief.reverse"),
+]
 TIMERS = st.tuples(st.just("timer"), st.sampled_from(["one", "two"]), st.integers(0, 5))
 
 
@@ -341,8 +347,45 @@ def test_a_return_brings_back_bytes_that_no_call_had_touched() -> None:
         if hasattr(handle, "sweep"):
             handle.sweep(clock.time, 100)
     assert not any(handle.raw for handle in task.states.values())
-    task.call("x", [("brief.append", 3)], True)
+    task.call("x", [("short", 2), ("brief.append", 3), ("passing.set", "a", 2)], True)
     history.leave(task.handles, {})
     history.return_to(1, again.handles)
     assert {name: handle.raw for name, handle in again.states.items()} == raw
     assert not any(handle.cells for handle in again.states.values())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lists_return_to_each_of_several_markers(seed: int) -> None:
+    """Their ends are cut and grow between two markers, and what was kept at both tells what they were at the first."""
+    draw = Random(seed)
+    for _ in range(100):
+        clock, history = Clock(), StateHistory()
+        task = Task(clock)
+        held: dict[int, dict[str, Any]] = {}
+        for epoch in range(draw.randint(2, 5)):
+            history.mark(epoch, 0.0, [handle.touched or {} for handle in task.handles])
+            for handle in task.handles:
+                handle.touched = {}
+            held[epoch] = task.content()
+            for _ in range(draw.randint(0, 4)):
+                clock.time += draw.choice([0, 0, 2])
+                steps = [(draw.choice(OF_LISTS), draw.randint(-3, 3)) for _ in range(draw.randint(1, 3))]
+                task.call("x", steps, draw.random() < 0.8)
+        epoch, again = draw.choice(list(held)), Task(clock)
+        history.leave(task.handles, {})
+        history.return_to(epoch, again.handles)
+        assert again.content() == held[epoch]
+
+
+def test_a_list_that_was_reversed_is_swept_when_its_newest_element_is_over() -> None:
+    clock = Clock()
+    task = Task(clock)
+    task.call("x", [("brief.append", 1)], True)
+    clock.time = 3.0
+    task.call("x", [("brief.append", 2), ("brief.reverse", 0)], True)
+    saved = save_states(task.states, lambda time: time)
+    again = Task(clock)
+    load_states(again.states, saved, lambda time: time)
+    clock.time = 6.0
+    again.states["brief"].sweep(clock.time, 100)  # type: ignore[attr-defined]
+    assert contents.read(again.states, "x")["brief"] == [2]
