@@ -1,7 +1,8 @@
 """Asks the supervisors whether their hosts share the folder of a topology's state, before the topology is accepted.
 
-One host puts a probe, all others look for it at the same time, and it is removed. This takes a few seconds at most; a supervisor
-that has not answered by then is named in the log, and refuses nothing: a worker that does not see the folder waits, and says so.
+One host puts a probe, all others look for it at the same time, and it is removed. This takes a few seconds at most. A
+supervisor that has not answered by then is named in the log, and refuses nothing: a worker that does not see the folder waits,
+and says so.
 Must not know: what the answers mean (`nimbus.submission.shared_folders`).
 """
 

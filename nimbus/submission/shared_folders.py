@@ -62,8 +62,8 @@ def require_shared(name: str, path: str, folder: str, sights: Sequence[HostSight
     raise InvalidConfig(
         [
             f"{STATE_PATH} is {path}, which the hosts do not share: a file that was put into {folder} of host {seen[0]} is "
-            f"seen on {_hosts(seen)}, and not on {_hosts(unseen)}{unknown}. Give a folder of a file system that all hosts have at "
-            "the same path, or hdfs://host:port/folder; or drain the hosts that do not see it; or set topology.workers to 1"
+            f"seen on {_hosts(seen)}, and not on {_hosts(unseen)}{unknown}. Give a folder of a file system that all hosts have "
+            "at the same path, or hdfs://host:port/folder; or drain the hosts that do not see it; or set topology.workers to 1"
         ],
         f"topology {name!r}",
     )

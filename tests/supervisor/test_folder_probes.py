@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ class Time:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], object] = int
 
     def pause(self, seconds: float) -> None:
         self.now += seconds
