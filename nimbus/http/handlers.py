@@ -26,6 +26,7 @@ from nimbus.http.previous import former_supervisor, previous_answer
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.states import KILLED
 from nimbus.submission.parse import BadRequest, check_versions
 from nimbus.submission.repeated import repetition
@@ -321,6 +322,11 @@ def deactivate(services: Services, call: ApiCall[None, requests.NoFields]) -> Re
 
 
 def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]) -> Reply:
+    if call.body.workers is not None:
+        record = services.views.record(call.path["name"])
+        conf = {**record.conf, WORKERS: call.body.workers}
+        check_shared(services.views.registry, services.ask_supervisor, record.name, conf)
+        call = replace(call, began=time.monotonic())
     asked = call.body.workers, call.body.parallelism, call.body.wait_secs
     return _changed(services, call, lambda nimbus, name: nimbus.rebalance(name, *asked))
 

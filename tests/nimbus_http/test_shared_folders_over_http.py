@@ -109,3 +109,12 @@ def test_a_supervisor_that_does_not_answer_is_named_and_refuses_nothing(
         "supervisor s1 on host-s1",
         "supervisor s3 on host-s3",
     ]
+
+
+def test_a_rebalance_to_several_workers_is_refused_too(hosts: Hosts, client: Client) -> None:
+    for name in ("s1", "s2"):
+        hosts.add(name)
+    client.post("topologies", at_a_path(1))
+    with pytest.raises(Refused, match="not on host host-s2"):
+        client.post("topologies/words/rebalance", {"workers": 2})
+    client.post("topologies/words/rebalance", {"workers": 1})
