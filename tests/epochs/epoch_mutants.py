@@ -145,7 +145,6 @@ QUICK: Final = frozenset(
         "the barrier behind the outbox",
         "the next barrier before the commit",
         "what a kept snapshot builds upon is swept",
-        "the token is not compared",
         "who lost the lead leads on",
     }
 )
