@@ -165,7 +165,7 @@ def test_comparisons_end_after_a_bounded_number() -> None:
     assert sys.gettrace() is None
 
 
-def test_code_of_the_user_is_told_from_that_of_libraries() -> None:
+def test_code_of_the_user_is_distinguished_from_libraries() -> None:
     assert is_of_user(__file__) and is_of_user("<stdin>")
     assert not is_of_user(random.__file__) and not is_of_user("<frozen importlib._bootstrap>")
     assert not is_of_user(inspect.getfile(ChangedLines)) and is_of_user(pytest.__file__)
