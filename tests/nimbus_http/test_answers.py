@@ -141,6 +141,16 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
         server.stop()
 
 
+def ask_for_state(ask: Asked, directory: Path) -> None:
+    """Ask a worker that answers."""
+    worker = Thread(target=answer_a_question, args=[directory])
+    worker.start()
+    asked = {"component": "count", "key": '"a"'}
+    state = ask("POST", "topologies/{name}/workers/{worker}/state", asked, name="words", worker="w1")
+    assert state["tasks"][0]["rows"][0]["value"] == "7"
+    worker.join()
+
+
 def roll_back(ask: Asked, store: InMemoryStore, supervisor: PlayedSupervisor) -> None:
     """Let an earlier version of a topology "again" return, repeat the request, and end the trial of that version."""
     ask("POST", "topologies", submission(words("again")))
@@ -203,13 +213,7 @@ def test_every_described_answer_matches_the_document(
         supervisor = PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
         ask("GET", "topologies/{name}/workers/{worker}/stacks", name="words", worker="w1")
-        directory = Directories(tmp_path / "supervisor").worker(topology_id, "w1")
-        worker = Thread(target=answer_a_question, args=[directory])
-        worker.start()
-        asked = {"component": "count", "key": '"a"'}
-        state = ask("POST", "topologies/{name}/workers/{worker}/state", asked, name="words", worker="w1")
-        assert state["tasks"][0]["rows"][0]["value"] == "7"
-        worker.join()
+        ask_for_state(ask, Directories(tmp_path / "supervisor").worker(topology_id, "w1"))
         names = {"name": "words", "supervisor": "s1"}
         letters = "topologies/{name}/dead-letters"
         assert ask("GET", letters, name="words")["hosts"]

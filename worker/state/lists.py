@@ -189,6 +189,8 @@ class ListHandle(ListCells):
     def __delitem__(self, at: Any) -> None:
         elements = self.live()
         elements[at]
+        if not elements:  # a slice of no elements
+            return
         elements = self.changing(place_in(elements, at))
         del elements[at]
         if self.expiry is not None:

@@ -147,13 +147,16 @@ class StateSaving:
         return self.done
 
     def labelled_parts(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
-        """Yield the parts of a state; the first one with values says what it is declared as. `cells`: those to encode; of the
-        whole of a map, their keys.
+        """Yield the parts of a state; the first one with values says what it is declared as. So does the first one of other
+        groups: a task may read these groups only. `cells`: those to encode; of the whole of a map, their keys.
         """
-        label = not isinstance(handle, KeyTimers)
+        if isinstance(handle, KeyTimers):
+            yield from self.parts_of(handle, cells)
+            return
+        label, groups = declared(handle), NONE
         for part in self.parts_of(handle, cells):
-            if label and part["values"]:
-                part["declared"], label = declared(handle), False
+            if part["values"] and groups is not self.at_hand:
+                part["declared"], groups = label, self.at_hand
             yield part
 
     def parts_of(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:

@@ -10,6 +10,9 @@ import msgspec
 import pytest
 
 from topology_api import ListState, MapState, StateError, StatefulBolt, ValueState
+from worker.epochs.snapshot_files import GROUPS
+from worker.loop.rescale import KeyShare
+from worker.routing.key_groups import range_of
 from worker.state import build, contents
 from worker.state.merging import merged
 from worker.state.saved import load_parts
@@ -220,6 +223,31 @@ def test_parts_that_do_not_say_what_they_were_declared_as_are_decoded_at_the_sta
     for part in saved:
         del part["declared"]
     assert not any(handle.raw for handle in Task().load(saved).states.values())
+
+
+def test_a_task_that_reads_some_groups_of_a_snapshot_decodes_no_value_either() -> None:
+    """Each part that a task may read alone says what its values are declared as."""
+    task, found = filled(1000), list[tuple[dict[str, Any], Any]]()
+    task.table.end()
+    handles: list[StateHandle] = [*task.states.values(), task.timers]
+    every = range_of(0, 1, 64)
+    saving = StateSaving(
+        handles,
+        True,
+        lambda time: time,
+        lambda data, groups: found.append((msgspec.msgpack.decode(data), groups)),
+        every,
+    )
+    while not saving.step():
+        pass
+    DECODED.clear()
+    for index in range(3):
+        own = range_of(index, 3, 64)
+        share = KeyShare(index, 3, 64)
+        parts = [share.part({**part, GROUPS: groups}) for part, groups in found if own.meets(groups)]
+        states = Task().load(parts).states
+        assert {name for name, handle in states.items() if handle.raw and not handle.cells} == {*states}
+    assert DECODED == []
 
 
 def test_untouched_values_are_forgotten_when_their_time_is_over() -> None:

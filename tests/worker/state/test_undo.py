@@ -126,3 +126,14 @@ def test_only_calls_that_return_change_anything(
         if model.read(key, clock.time) != {**Model().read(key, clock.time), "whole": model.whole}
     }
     assert expected <= set(contents.keys_of(states))
+
+
+def test_a_slice_of_an_empty_list_can_be_deleted() -> None:
+    table = StateTable("component 'every' (task 1)", Clock().now)
+    states: dict[str, Any] = build.handles(table, Everything)
+    table.begin("a")
+    for name in ("row", "brief"):
+        del states[name][:2]
+        states[name].append(1)
+    table.commit()
+    assert contents.read(states, "a")["brief"] == contents.read(states, "a")["row"] == [1]
