@@ -153,7 +153,8 @@ class StateSaving:
         if isinstance(handle, KeyTimers):
             yield from self.parts_of(handle, cells)
             return
-        label, groups = declared(handle), NONE
+        label = declared(handle)
+        groups: Any = NONE  # no groups: they may be None
         for part in self.parts_of(handle, cells):
             if part["values"] and groups is not self.at_hand:
                 part["declared"], groups = label, self.at_hand
