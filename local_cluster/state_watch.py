@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from local_cluster.changed_lines import ChangedLines
 from topology_api import SquallError, StateError
 from topology_api.wording import shown
 from worker.state import contents
@@ -33,6 +35,12 @@ class StateWatch:
         self.found = found
         #: The encoded values of mutable types after the call that used them last.
         self.seen: OrderedDict[Place, Any] = OrderedDict()
+        #: Finds the lines of a call that change these values.
+        self.lines = ChangedLines[Place](self.seen, self.encoded)
+
+    def traced(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a method of the user's that does the same, and is traced while it runs."""
+        return partial(self.lines.run, method)
 
     def after(self, call: str) -> None:
         """Check a call before it counts. `call`: the user's method. Raises StateError if a value could not be kept."""
@@ -58,9 +66,9 @@ class StateWatch:
         """Return the error for a value that a call has changed without reading it from its state."""
         name, key = place
         return StateError(
-            f"{self.table.where}: {call}() changed the value of state {name!r}, key {shown(original(key))}, in place, without "
-            f"reading it from self.{name} in this call: the change would be lost. Read a mutable value from its state "
-            "in each call that changes it"
+            f"{self.table.where}: {call}() changed the value of state {name!r}, key {shown(original(key))}, in place"
+            f"{self.lines.text(place)}, without reading it from self.{name} in this call: the change would be lost. Read a "
+            "mutable value from its state in each call that changes it"
         )
 
     def encoded(self, place: Place) -> Any:

@@ -3,7 +3,8 @@
 `GET /logs/<topology id>/<worker>?file=worker|output|build&offset=N&limit=N` answers
 `{"worker", "incarnation", "offset", "next_offset", "size", "text"}`; `GET /stacks/<topology id>/<worker>` asks the worker where
 its threads are; `POST /state/<topology id>/<worker>` with `{"component", "key", "state"}` asks it for the state of a key;
-`letter_requests` has the requests about dead letters; `GET /health` needs no credentials. Only a Nimbus of
+`letter_requests` has the requests about dead letters; `POST /folder-probes/<step>` those of `folder_probes`, which show whether
+hosts share a folder; `GET /health` needs no credentials. Only a Nimbus of
 this cluster, known by its key pair, may ask for anything else. The server runs in its own thread and uses only files.
 Must not know: processes, the supervisor's loop.
 """
@@ -26,8 +27,9 @@ from squall.http.server import HttpServer, listen
 from squall.security.tls import ServerFiles
 from squall.values import Incarnation
 from squall.worker_files import LOG, OUTPUT, BadFile, read_orders
-from supervisor import letter_requests
+from supervisor import folder_probes, letter_requests
 from supervisor.directories import Directories
+from supervisor.folder_probes import FolderProbes
 from supervisor.host_letters import HostLetters
 from supervisor.log_files import SOME, read_piece
 from supervisor.stack_questions import ask_stacks
@@ -40,6 +42,8 @@ MOST_CONNECTIONS: Final = 128
 #: The most bytes of a question about a key.
 MOST_KEY: Final = 256 * 1024
 _MOST_QUERY: Final = 2048
+#: What is asked for with POST: the first part of a path.
+_POSTED: Final = ("letters", "state", "folder-probes")
 _NO_ANSWER: Final = (
     "there is nothing at {path}: logs are at /logs/<topology id>/<worker>, dead letters at /letters"
 )
@@ -58,7 +62,9 @@ class LogServer:
         may_ask: Callable[[str], bool],
         tls: ServerFiles | None = None,
         per_address: int = PER_ADDRESS,
+        probes: FolderProbes | None = None,
     ) -> None:
+        self._probes = probes or FolderProbes()
         self._directories, self._build_log, self._may_ask = directories, build_log, may_ask
         self._letters = HostLetters(directories.letters)
         self._socket = listen(host, port)
@@ -78,24 +84,23 @@ class LogServer:
         self._server.stop()
         self._server.join()
         self._socket.close()
+        self._probes.close()
 
     def _answer(self, scope: Mapping[str, Any], read: ReadBody) -> object:
         path = scope["raw_path"].decode("latin-1")
-        about_letters, about_state = path.startswith("/letters/"), path.startswith("/state/")
-        if scope["method"] != ("POST" if about_letters or about_state else "GET"):
-            how = (
-                f"{path.split('/')[1]} is asked for with POST"
-                if about_letters or about_state
-                else "logs can only be read: use GET"
-            )
+        parts = path.split("/")
+        posted = parts[1] in _POSTED if len(parts) > 2 else False
+        if scope["method"] != ("POST" if posted else "GET"):
+            how = f"{parts[1]} is asked for with POST" if posted else "logs can only be read: use GET"
             raise Refusal(405, "MethodNotAllowed", how)
         if path == "/health":
             return {"status": "ok"}
         if not self._may_ask(_header(scope, b"authorization")):
             raise Refusal(401, "Unauthorized", "only a Nimbus of this cluster may read logs here")
         shows_credentials(scope)
-        parts = path.split("/")
-        if about_letters and len(parts) == 4 and parts[2]:
+        if parts[1] == "folder-probes" and len(parts) == 3:
+            return self._probes.answer(parts[2], read(folder_probes.MOST_BODY))
+        if parts[1] == "letters" and len(parts) == 4 and parts[2]:
             body = read(letter_requests.MOST_BODY)
             return letter_requests.answer(self._letters, unquote(parts[2]), parts[3], body)
         if (
@@ -105,7 +110,7 @@ class LogServer:
             or not (parts[2] and parts[3])
         ):
             raise Refusal(404, "NoSuchPage", _NO_ANSWER.format(path=repr(path[:80])))
-        if about_state:
+        if parts[1] == "state":
             return self._state(unquote(parts[2]), unquote(parts[3]), read(MOST_KEY))
         if parts[1] == "stacks":
             return self._stacks(unquote(parts[2]), unquote(parts[3]))

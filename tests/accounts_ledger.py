@@ -19,7 +19,7 @@ Entry = tuple[str, str, int, int]
 
 
 def write_transfers(path: Path, count: int) -> Counter[str]:
-    """A file of this number of transfers, and the balances after them."""
+    """Write a file of `count` transfers; return the balances after them."""
     balances: Counter[str] = Counter()
     with path.open("w", encoding="utf-8") as file:
         for at in range(count):

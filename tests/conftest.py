@@ -16,6 +16,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from tests.chained_snapshots import maybe_chained
+from tests.checked_returns import returns
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
@@ -40,6 +41,7 @@ __all__ = [
     "pytest_runtest_logreport",
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
+    "returns",
     "spark",
     "tls_zookeeper",
     "zookeeper",

@@ -20,11 +20,13 @@ from msgspec import Struct, convert, structs, to_builtins
 from nimbus.files.stored_files import FileStore
 from nimbus.http.auth import Caller
 from nimbus.http.errors import NoLeader, Unauthorized
+from nimbus.http.folder_probes import check_shared
 from nimbus.http.history import history_answer, wanted_version
 from nimbus.http.previous import former_supervisor, previous_answer
 from nimbus.http.views import Views
 from nimbus.leader.control import LeaderLoop
 from nimbus.leader.master import Nimbus
+from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.states import KILLED
 from nimbus.submission.parse import BadRequest, check_versions
 from nimbus.submission.repeated import repetition
@@ -42,6 +44,7 @@ from squall.daemon.command_loop import Driver
 from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
+from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import NoSuchTopology, SquallError
 
 _log = logging.getLogger(__name__)
@@ -211,6 +214,8 @@ def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
     _check_parts(services, submission)
     # Checking large archives may take long. It is done only once, so the time for the answer begins after the check.
     call = replace(call, began=time.monotonic())
+    _check_folder(services, call, submission)
+    call = replace(call, began=time.monotonic())
     return services.lead(call, lambda nimbus: _accept(nimbus, submission))
 
 
@@ -220,6 +225,20 @@ def _check_parts(services: Services, submission: Submission) -> None:
     check_versions(name, packed, own_versions(), services.views.registry.all_supervisors())
     for kind, sha256 in submission.files.items():
         services.files.check(kind, sha256)
+
+
+def _check_folder(services: Services, call: ApiCall[Any, Any], submission: Submission) -> None:
+    """Check that the hosts share the folder of a submission's state, unless it was accepted before, by an earlier request."""
+    if submission.conf.get(STATE_PATH) is None and not submission.replace:
+        return
+
+    def merged(nimbus: Nimbus) -> TopologyRecord | None:
+        """Return the record of the submission, with the options that operators have set for the version before."""
+        return None if nimbus.submitted(submission.key) is not None else nimbus.check(submission)[1]
+
+    record = services.lead(call, merged)
+    if record is not None:
+        check_shared(services.views.registry, services.ask_supervisor, record.name, record.conf)
 
 
 def _accept(nimbus: Nimbus, submission: Submission) -> Reply:
@@ -251,6 +270,7 @@ def check_submission(services: Services, call: ApiCall[None, Submission]) -> Rep
     there = {kind: sha256 for kind, sha256 in submission.files.items() if services.files.has(sha256)}
     _check_parts(services, replace(submission, files=there))  # the others are sent before a submission
     before, record = services.lead(call, lambda nimbus: nimbus.check(submission))
+    check_shared(services.views.registry, services.ask_supervisor, record.name, record.conf)
     return 200, _submitted(before, record, submission.reset_options)
 
 
@@ -279,6 +299,8 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
         return _accept(nimbus, submission)
 
     _check_parts(services, submission)
+    _check_folder(services, call, submission)
+    call = replace(call, began=time.monotonic())
     status, answer = services.lead(call, command)
     return status, structs.replace(answer, repeats=version.id)
 
@@ -300,6 +322,11 @@ def deactivate(services: Services, call: ApiCall[None, requests.NoFields]) -> Re
 
 
 def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]) -> Reply:
+    if call.body.workers is not None:
+        record = services.views.record(call.path["name"])
+        conf = {**record.conf, WORKERS: call.body.workers}
+        check_shared(services.views.registry, services.ask_supervisor, record.name, conf)
+        call = replace(call, began=time.monotonic())
     asked = call.body.workers, call.body.parallelism, call.body.wait_secs
     return _changed(services, call, lambda nimbus, name: nimbus.rebalance(name, *asked))
 

@@ -33,6 +33,7 @@ from worker.epochs.participant import (
     LoadSnapshot,
     PutInInbox,
     ReadSnapshots,
+    ReturnInMemory,
     RunTask,
     SendBarrier,
     SendToCoordinator,
@@ -107,6 +108,8 @@ class Cluster:
     replaced: set[str] = field(default_factory=set)
     channels: dict[tuple[Worker, Worker], float] = field(default_factory=dict)
     ended: str = ""
+    #: How many times a task has returned in memory.
+    returned: int = 0
     #: What Nimbus wants: a planned change, and the deadline of a kill.
     change: Callable[[], None] | None = None
     deadline: float | None = None
@@ -297,6 +300,8 @@ class Cluster:
             if known < max(effect.incarnation, version) and tries < 50:
                 self.line.after(0.002, target, self.task_message, target, effect, tries + 1)
         elif task.incarnation == effect.incarnation:
+            if isinstance(effect.message, RestoreTask) and effect.message.rewind > task.participant.rewind:
+                task.leave()
             self.run_effects(task, task.participant.message(effect.message))
 
     def survives(self, worker: Worker, effect: CoordinatorEffect | TaskEffect) -> bool:
@@ -341,13 +346,19 @@ class Cluster:
             task.running = True
             task.wake()
         elif isinstance(effect, LoadSnapshot):
-            task.load(effect.snapshot)
+            task.load(effect.snapshot, effect.in_memory)
         elif isinstance(effect, AckEmissions):
             self.on_ack(task.name, effect.ids)
         elif isinstance(effect, AbortHandle):
             self.line.soon(0.005, None, outside.abort, effect.epoch, effect.handle)
         elif isinstance(effect, ReadSnapshots):
             self.read_snapshots(task, effect)
+        elif isinstance(effect, ReturnInMemory):
+            self.returned += 1
+            found = participant.snapshots_read(
+                effect.rewind, [effect.snapshot], task.merge, self.line.now, in_memory=True
+            )
+            self.run_effects(task, found)
         elif isinstance(effect, WriteSnapshot):
             rewind = effect.rewind
             outside.call(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from tests.epochs import epoch_mutants_of_log as of_log
+from tests.epochs import epoch_mutants_of_memory as of_memory
 from tests.epochs import epoch_mutants_of_tasks as of_tasks
 from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
@@ -21,6 +22,7 @@ from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory
 from worker.epochs.log import LogView, LogWriter
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
@@ -29,6 +31,7 @@ from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SweepFiles
 from worker.loop import rescale
 from worker.routing.key_groups import GroupRange
+from worker.state.history import StateHistory
 
 #: Class or module, name of a method or function, and what makes the mutant's one of it.
 Patch = tuple[Any, str, Callable[[Any], Any]]
@@ -93,6 +96,11 @@ MUTANTS: Final[dict[str, Patch]] = {
     "keys go to other tasks than their rows": (NewNumbers, "owns", of_tasks.any_owner),
     "rows on their way keep their index": (SimulatedTask, "moved", of_tasks.on_their_way),
     "changes are on top of another task's": (NewNumbers, "share", of_tasks.chain_of_another),
+    "a return goes to the newest snapshot": (InMemory, "back_to", of_memory.newest_held),
+    "a return in memory forgets a file of the chain": (InMemory, "back_to", of_memory.without_link),
+    "a return undoes the last epoch alone": (StateHistory, "return_to", of_memory.newest_changes_only),
+    "a return leaves what is void": (StateHistory, "return_to", of_memory.void_changes_stay),
+    "a return stops at a later marker": (StateHistory, "return_to", of_memory.later_value_wins),
 }
 
 #: Those of trimming, which `log_simulation` misses.
@@ -114,6 +122,11 @@ LOG_MUTANTS: Final[dict[str, Patch]] = {
 QUICK: Final = frozenset(
     {
         "a commit does not wait for all snapshots",
+        "a return goes to the newest snapshot",
+        "a return in memory forgets a file of the chain",
+        "a return leaves what is void",
+        "a return stops at a later marker",
+        "a return undoes the last epoch alone",
         "a lost answer counts as not stored",
         "a lost answer counts as stored",
         "a record is put over another",
@@ -145,7 +158,6 @@ QUICK: Final = frozenset(
         "the barrier behind the outbox",
         "the next barrier before the commit",
         "what a kept snapshot builds upon is swept",
-        "the token is not compared",
         "who lost the lead leads on",
     }
 )

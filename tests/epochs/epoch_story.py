@@ -58,6 +58,10 @@ def steps_of(seed: int) -> list[Step]:
     random = Random(f"versions {seed}")
     if random.random() < 0.2:
         steps.append(Step(random.uniform(0.01, FAULTS_END), "version", random.random()))
+    random = Random(f"returns {seed}")
+    if random.random() < 0.2:
+        action = random.choice(("kill", "freeze"))
+        steps.append(Step(0.0, f"{action}@ReturnInMemory", float(random.randint(1, 12))))
     return steps
 
 

@@ -13,24 +13,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.epochs.epoch_rescale import GROUPS, NewNumbers
+from tests.epochs.epoch_state import Row, SimulatedKeys
 from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_topologies import Part
 from topology_api import Replay
 from worker.epochs.alignment import Alignment
 from worker.epochs.delivery import ReceivingSide, SendingSide
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory
 from worker.epochs.messages import Barrier, EndMark, LinkItem, Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.participant import Participant, TaskEffect
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import heir_of
-from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
+from worker.epochs.snapshot_files import BadSnapshot, SnapshotData, TaskSnapshot, read_chain
 from worker.routing.key_groups import GroupRange, group_of, task_of
+from worker.state.history import StateHistory
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
 
-Row = tuple[Any, ...]
 REPLAY = Replay(max_attempts=3, first_delay=0.004, max_delay=0.01)
 KEYS = 5
 HIGH = 8
@@ -50,6 +52,7 @@ class SimulatedTask:
         self.counts = worker.placement.counts
         self.inputs = self.sources()
         self.closing = [f"{part.name}/{i}" for i in range(part.parallelism)] if part.kind == "cycle" else []
+        self.history = StateHistory()
         self.participant = Participant(
             self.name,
             incarnation,
@@ -57,6 +60,7 @@ class SimulatedTask:
             Parking(self.name, 4),
             Emissions(part.rewindable),
             self.choose_files,
+            InMemory(self.history),
         )
         self.numbers = NewNumbers(self.name, part.kind, part.is_sink)
         self.closed = False
@@ -73,7 +77,7 @@ class SimulatedTask:
         self.outboxes: dict[str, deque[Row]] = {}
         self.sending: dict[str, SendingSide] = {}
         self.receiving: dict[str, ReceivingSide] = {}
-        self.state: dict[int, list[Row]] = {}
+        self.keys = SimulatedKeys()
         self.timers: list[tuple[float, Row]] = []
         self.emitted: list[int] = []
         self.gathered: list[Row] = []
@@ -82,8 +86,6 @@ class SimulatedTask:
         self.end_called = False
         self.open_rows: list[Row] = []
         self.stopped = False
-        #: The keys that have changed since the last marker.
-        self.touched: set[int] = set()
 
     def sources(self) -> list[str]:
         """The tasks that this one reads, besides itself."""
@@ -94,6 +96,8 @@ class SimulatedTask:
     def choose_files(self, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
         """The files with which this task begins."""
         assert self.worker.placement is not None
+        if self.counts != self.worker.placement.counts:  # another assignment
+            self.participant.in_memory.forget()
         self.counts = self.worker.placement.counts
         self.numbers.count = self.counts[self.part.name]
         if self.inputs != self.sources():
@@ -120,15 +124,24 @@ class SimulatedTask:
             ends_sent=sorted(self.ends_sent),
         )  # fmt: skip
 
-    def load(self, snapshot: TaskSnapshot | None) -> None:
+    def leave(self) -> None:
+        """A rewind has come: the object that takes this one's place may take its state."""
+        self.history.leave([self.keys], {})  # type: ignore[list-item]
+        self.keys = SimulatedKeys()
+
+    def load(self, snapshot: TaskSnapshot | None, in_memory: bool) -> None:
         """Return to a snapshot. The spout of a living task that cannot rewind goes on."""
         self.clear()
         if snapshot is None:
             self.cluster.links.accept_waiting(self)
             return
         state = snapshot.state
-        for part in snapshot.parts:
-            self.state.update({key: [tuple(row) for row in rows] for key, rows in part["keys"].items()})
+        if in_memory:
+            self.history.return_to(snapshot.epoch, [self.keys])  # type: ignore[list-item]
+            self.check_read(snapshot)
+        else:
+            self.keys.cells = keys_in(snapshot)
+            self.history.begin(snapshot.epoch, 0.0)
         self.timers = [(self.line.now + left, tuple(row)) for left, row in state["timers"]]
         self.emitted = list(state["emitted"])
         self.end_called = state["end_called"]
@@ -161,6 +174,23 @@ class SimulatedTask:
             if counts[each.partition("/")[0]] == self.counts[each.partition("/")[0]]
         ]
         return made
+
+    def check_read(self, held: TaskSnapshot) -> None:
+        """A task that has returned in memory is as one that has read its snapshot."""
+        files = self.participant.files
+        wanted = self.numbers.wanted(files)
+        try:
+            found = [
+                read_chain(file, self.cluster.data_of, wanted, wanted is not None) for file in files.values()
+            ]
+        except BadSnapshot:  # others went on while this worker was frozen, and what it returns to is swept
+            return
+        read = self.merge(found)
+        if self.keys.cells != (keys := keys_in(read)):
+            raise Broken(f"{self.name} has returned to {self.keys.cells} in memory, and {keys} is committed")
+        read.parts = []
+        if msgspec.to_builtins(held) != msgspec.to_builtins(read):
+            raise Broken(f"{self.name} has returned to {held} in memory, and {read} is committed")
 
     # Running.
 
@@ -260,13 +290,11 @@ class SimulatedTask:
         if self.raises(row):
             return False
         if kind == "count":
-            rows = self.state.setdefault(row[3], [])
-            self.touched.add(row[3])
-            rows.append((row[0], row[1], row[2]))
+            count = self.keys.append(row[3], (row[0], row[1], row[2]))
             if row[0] == "e" and row[2] % 3 == 0:
                 self.timers.append((self.line.now + 0.01 + 0.03 * self.line.draw(), row))
                 self.timers.sort()
-            self.emit((*row[:5], len(rows)))
+            self.emit((*row[:5], count))
         elif kind == "batch":
             self.gathered.append(row)
             if len(self.gathered) >= 4:
@@ -412,19 +440,20 @@ class SimulatedTask:
         self.cluster.run_effects(self, self.participant.into_inbox(self.participant.alignment.end_closing()))
         self.wake()
 
-    def take_parts(self) -> list[tuple[bytes, GroupRange | None]]:
+    def take_parts(self, epoch: int) -> list[tuple[bytes, GroupRange | None]]:
         """Take the keys that have changed, or all of them, as they are now, in the order of their groups backwards."""
-        chain = self.participant.chain
+        chain, keys = self.participant.chain, self.keys
         whole = not chain.links or self.line.draw() < 0.2
         chain.begin(whole)
-        taken = self.state.keys() if whole else self.touched
-        self.touched = set()
+        taken = keys.cells.keys() if whole else keys.touched
+        self.history.mark(epoch, 0.0, [keys.touched])
+        keys.touched = {}
         shares: dict[int, dict[int, list[Row]]] = {}
         for key in sorted(taken):
-            shares.setdefault(group_of(key, GROUPS) // 2, {})[key] = self.state[key]
+            shares.setdefault(group_of(key, GROUPS) // 2, {})[key] = keys.cells[key]
         return [
-            (msgspec.msgpack.encode({"keys": keys}), GroupRange(2 * pair, min(2 * pair + 2, GROUPS), GROUPS))
-            for pair, keys in sorted(shares.items(), reverse=True)
+            (msgspec.msgpack.encode({"keys": share}), GroupRange(2 * pair, min(2 * pair + 2, GROUPS), GROUPS))
+            for pair, share in sorted(shares.items(), reverse=True)
         ]
 
     def encode(self, data: SnapshotData, parts: list[tuple[bytes, GroupRange | None]]) -> None:
@@ -442,7 +471,7 @@ class SimulatedTask:
         rows, self.open_rows = self.open_rows, []
         staged = self.part.kind == "staged" and bool(rows)
         participant = self.participant
-        parts, data = self.take_parts(), SnapshotData(self.numbers.own)
+        parts, data = self.take_parts(marker.epoch), SnapshotData(self.numbers.own)
         data.whole, data.cells = not parts, len(parts)
         effects: list[TaskEffect] = participant.end_epoch(
             marker,
@@ -458,3 +487,10 @@ class SimulatedTask:
         if staged:
             self.cluster.prepare(self, participant.rewind, marker.epoch, rows)
         self.cluster.run_effects(self, effects)
+
+
+def keys_in(snapshot: TaskSnapshot) -> dict[int, list[Row]]:
+    """The rows of each key in the parts of a snapshot."""
+    return {
+        key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()
+    }

@@ -13,11 +13,11 @@ from tests.frozen import topology_with_state
 from tests.frozen.frozen_checks import check_read
 from tests.frozen.frozen_data import EPOCHS, as_bytes, load
 from tests.frozen.topology_with_state import state_of
-from worker.epochs.records import DropRecord, LogRecord, SnapshotFile, decode_record
+from worker.epochs.records import DropRecord, FloorRecord, LogRecord, SnapshotFile, decode_record
 from worker.epochs.snapshot_files import decode_snapshot
 
 #: Kinds that were added since, so that no frozen log has them.
-LATER = {DropRecord}
+LATER = {DropRecord, FloorRecord}
 FROZEN: dict[str, dict[str, Any]] = load("epochs", EPOCHS)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -361,29 +360,9 @@ def test_a_spout_may_finish_with_its_last_ack(tmp_path: Path) -> None:
         assert (status.state, status.errors) == ("COMPLETED", ())
 
 
-class EmitsLocks(Pass):
-    def execute(self, tup: Tuple) -> None:
-        self.emit((threading.Lock(), tup["number"]))
-
-
 class Raises(Bolt):
     def execute(self, tup: Tuple) -> None:
         raise ValueError("always")
-
-
-def test_a_value_that_cannot_be_kept_ends_the_topology_with_its_place(tmp_path: Path) -> None:
-    builder = TopologyBuilder("words")
-    builder.set_spout("words", Words(10))
-    builder.set_bolt("pass", EmitsLocks()).shuffle_grouping("words")
-    builder.set_bolt("end", Raises()).shuffle_grouping("pass")
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(builder.build(), conf_at(tmp_path))
-        cluster.advance(3)
-        status = cluster.last_status("words")
-    assert status.state == "FAILED"
-    assert (
-        "component 'end' (task 3): what it holds cannot be kept in a snapshot" in status.errors[-1].render()
-    )
 
 
 class Lists(StatefulBolt):

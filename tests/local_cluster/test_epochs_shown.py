@@ -24,6 +24,7 @@ from tests.local_cluster.words_with_state import (
 )
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory, NothingToUndo
 from worker.epochs.messages import Barrier, BeginEpochEnd, EndMark, RestoreTask, ResumeTask
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
@@ -194,7 +195,13 @@ def test_a_process_that_ends_is_the_reason_of_a_rewind(tmp_path: Path) -> None:
 def bolt(*inputs: str) -> Participant:
     """A running participant of a bolt's task."""
     found = Participant(
-        "count/0", 0, Alignment(inputs), Parking("count/0", 10), Emissions(True), lambda files: files
+        "count/0",
+        0,
+        Alignment(inputs),
+        Parking("count/0", 10),
+        Emissions(True),
+        lambda files: files,
+        InMemory(NothingToUndo()),
     )
     found.message(RestoreTask(1, 0, {}))
     found.snapshots_read(1, [], lambda snapshots: snapshots[0], 0.0)

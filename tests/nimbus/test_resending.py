@@ -58,7 +58,7 @@ def test_the_tasks_of_the_spout_are_found_by_host() -> None:
     ("there", "component", "why"),
     [
         (None, "lines", "there is no topology orders at the moment: submit it first"),
-        (record("KILLED"), "lines", "orders is KILLED, so no spout of it emits"),
+        (record("KILLED"), "lines", "orders is KILLED, so no task of it takes letters"),
         (record("COMPLETED"), "lines", "orders is COMPLETED"),
         (record(), "gone", "orders has no component gone any more"),
         (record(finished=(1, 3)), "lines", "the source of lines has ended: submit orders again first"),

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from nimbus.daemon import NimbusDaemon
@@ -21,9 +22,10 @@ from squall.cluster.records import EndedVersion, Placement, VersionRecord, Worke
 from squall.cluster.registry import Registry
 from squall.packages.archives import pack
 from squall.reports.error_reports import ErrorReport
+from squall.reports.live_state import LiveRow, TaskState, WorkerState
 from squall.reports.stacks import CallStack, StackFrame, WorkerStacks
 from squall.values import Incarnation
-from squall.worker_files import STACKS, write
+from squall.worker_files import LIVE_STATE, STACKS, read_state_question, write
 from supervisor.directories import Directories
 from supervisor.host_letters import HostLetters
 from supervisor.log_server import LogServer
@@ -109,6 +111,16 @@ class Asked:
         return answer
 
 
+def answer_a_question(directory: Path) -> None:
+    """What a worker does that is asked for its state."""
+    end = time.monotonic() + 30
+    while (question := read_state_question(directory)) is None and time.monotonic() < end:
+        time.sleep(0.02)
+    if question is not None:
+        row = LiveRow("times", "ValueState", question.key, "7", 1.5, 2.5)
+        write(directory, LIVE_STATE, WorkerState(question.number, (TaskState(2, 0, 17, (row,)),), ("times",)))
+
+
 @contextmanager
 def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
     """The URL of a supervisor that has a log of worker "w1", and two dead letters."""
@@ -127,6 +139,16 @@ def logs_of(folder: Path, topology_id: str) -> Iterator[str]:
         yield f"http://127.0.0.1:{server.port}"
     finally:
         server.stop()
+
+
+def ask_for_state(ask: Asked, directory: Path) -> None:
+    """Ask a worker that answers."""
+    worker = Thread(target=answer_a_question, args=[directory])
+    worker.start()
+    asked = {"component": "count", "key": '"a"'}
+    state = ask("POST", "topologies/{name}/workers/{worker}/state", asked, name="words", worker="w1")
+    assert state["tasks"][0]["rows"][0]["value"] == "7"
+    worker.join()
 
 
 def roll_back(ask: Asked, store: InMemoryStore, supervisor: PlayedSupervisor) -> None:
@@ -191,6 +213,7 @@ def test_every_described_answer_matches_the_document(
         supervisor = PlayedSupervisor(store, ask.nimbus, url=url)  # the same one at an address
         ask("GET", "topologies/{name}/workers/{worker}/log", name="words", worker="w1")
         ask("GET", "topologies/{name}/workers/{worker}/stacks", name="words", worker="w1")
+        ask_for_state(ask, Directories(tmp_path / "supervisor").worker(topology_id, "w1"))
         names = {"name": "words", "supervisor": "s1"}
         letters = "topologies/{name}/dead-letters"
         assert ask("GET", letters, name="words")["hosts"]

@@ -1,4 +1,6 @@
-"""Several workers with one state, over a network that loses messages, with processes that die: each tuple counts once."""
+"""Several workers with one state, over a network that loses messages, with processes that die: each tuple counts once. Tasks
+that live return to a commit in memory, and are as if they had read it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ from worker.loop.task_table import TaskTable
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
+
+pytestmark = pytest.mark.usefixtures("returns")
 
 HOSTS = {"a": ["words/0", "count/0"], "b": ["pass/0", "pass/1"], "c": ["words/1", "count/1"]}
 #: Nothing is sent to one of the workers.

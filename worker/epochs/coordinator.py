@@ -390,12 +390,8 @@ class Coordinator:
         self.next_begin = now + self.interval
         if done := self.end_if_done(now):
             return done
-        return [
-            *self.to_all(ResumeTask(self.view.rewind)),
-            self.sweep(),
-            *trimming_of(self.view),
-            *self.tick(now),
-        ]
+        resumed = self.to_all(ResumeTask(self.view.rewind))
+        return [*resumed, self.sweep(), *trimming_of(self.view), *self.tick(now)]
 
     def may_resume(self) -> bool:
         """Return whether every task has returned to the last commit."""
@@ -450,11 +446,8 @@ class Coordinator:
         """Go on after a commit: tell the tasks, sweep, and do what had to wait."""
         self.applying = set(self.tasks)
         self.facts.committed(now)
-        sent = [
-            *self.to_all(EpochCommitted(record.rewind, record.epoch)),
-            self.sweep(),
-            *trimming_of(self.view),
-        ]
+        told = self.to_all(EpochCommitted(record.rewind, record.epoch))
+        sent = [*told, self.sweep(), *trimming_of(self.view)]
         if self.change_wanted and self.last and not self.rewind_wanted and self.deadline is None:
             self.enter(P.HALTED)
             return [*sent, ReadyForChange(record.epoch)]

@@ -3,7 +3,7 @@
 | phase | meaning | ends with |
 |---|---|---|
 | IDLE | a new process; nothing was heard of a coordinator | `RestoreTask` |
-| RESTORING | stopped; snapshots are being read | their content |
+| RESTORING | stopped; snapshots are being read, or are in memory | their content |
 | SHOWING | what the commit holds is being shown outside | the last confirmation |
 | RESTORED | waits for the other tasks | `ResumeTask` |
 | RUNNING | runs | `RestoreTask`, `EpochsOver` |
@@ -24,6 +24,7 @@ from typing import Any
 from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
 from worker.epochs.alignment import Alignment, InboxItem
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory
 from worker.epochs.messages import (
     Barrier,
     BeginEpochEnd,
@@ -81,10 +82,20 @@ class ReadSnapshots:
 
 
 @dataclass(frozen=True, slots=True)
+class ReturnInMemory:
+    """Pass this snapshot to `snapshots_read`: the task can return to it without its parts."""
+
+    rewind: int
+    snapshot: TaskSnapshot
+
+
+@dataclass(frozen=True, slots=True)
 class LoadSnapshot:
     """The task is as in this snapshot now; None: it begins with nothing. Do not run yet."""
 
     snapshot: TaskSnapshot | None
+    #: Whether the snapshot has no parts: what belongs to keys is undone to its marker.
+    in_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +151,7 @@ class SendToCoordinator:
 TaskEffect = (
     StopTask
     | ReadSnapshots
+    | ReturnInMemory
     | LoadSnapshot
     | RunTask
     | PutInInbox
@@ -180,6 +192,7 @@ class Participant:
         parking: Parking,
         emissions: Emissions,
         choose_files: Callable[[dict[str, SnapshotFile]], dict[str, SnapshotFile]],
+        in_memory: InMemory,
     ) -> None:
         """`choose_files`: of a component's snapshots, those that this task reads."""
         self.task = task
@@ -189,6 +202,9 @@ class Participant:
         self.parking = parking
         self.emissions = emissions
         self.choose_files = choose_files
+        self.in_memory = in_memory
+        #: The files from which the rewind at hand goes on.
+        self.files: dict[str, SnapshotFile] = {}
         self.chain = SnapshotChain()
         #: The submission in which this process runs.
         self.submission = ""
@@ -242,13 +258,17 @@ class Participant:
     # A rewind.
 
     def restore(self, message: RestoreTask) -> list[TaskEffect]:
-        """Step one: stop, and read the snapshots of the last commit. Void handles are aborted."""
+        """Step one: stop, and return to the last commit: in memory, or by reading snapshots. Void handles are aborted."""
         self.rewind = message.rewind
         self.phase = TaskPhase.RESTORING
         self.ending = None
         effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
         self.emissions.rewind()
-        return [*effects, ReadSnapshots(message.rewind, self.choose_files(message.files))]
+        self.files = self.choose_files(message.files)
+        held = self.in_memory.back_to(message.epoch, self.files)
+        if held is not None:
+            return [*effects, ReturnInMemory(message.rewind, held)]
+        return [*effects, ReadSnapshots(message.rewind, self.files)]
 
     def abort_void(self) -> list[TaskEffect]:
         """Abort what was prepared for epochs that are void: those after the last commit, which a newer record ends."""
@@ -256,15 +276,23 @@ class Participant:
         return [AbortHandle(outcome.epoch, outcome.value) for outcome in void if outcome.kind == HANDLE]
 
     def snapshots_read(
-        self, rewind: int, snapshots: Iterable[TaskSnapshot] | None, merge: Merge, now: float
+        self,
+        rewind: int,
+        snapshots: Iterable[TaskSnapshot] | None,
+        merge: Merge,
+        now: float,
+        in_memory: bool = False,
     ) -> list[TaskEffect]:
-        """Take over the content of the snapshots; None: they cannot be read."""
+        """Take over the content of the snapshots; None: they cannot be read. `in_memory`: it is that of `ReturnInMemory`."""
         if not self.is_current(rewind) or self.phase is not TaskPhase.RESTORING:
             return []
         if snapshots is None:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot read its snapshot"))]
         found = list(snapshots)
-        snapshot = merge(found) if found else None
+        snapshot = found[0] if found else None
+        if snapshot is not None and not in_memory:
+            snapshot = merge(found)
+            self.in_memory.read(self.epoch, self.files, snapshot)
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
         taken = snapshot.resent if snapshot is not None else ()
         self.parking.restore(snapshot.parked if snapshot is not None else (), now, taken)
@@ -276,7 +304,7 @@ class Participant:
         self.new = False
         self.applied = self.epoch
         self.phase = TaskPhase.SHOWING
-        effects: list[TaskEffect] = [LoadSnapshot(snapshot), *self.show()]
+        effects: list[TaskEffect] = [LoadSnapshot(snapshot, in_memory), *self.show()]
         return effects
 
     def restored_if_shown(self) -> list[TaskEffect]:
@@ -378,6 +406,7 @@ class Participant:
         self.ending = None
         data, epoch = ending.data, ending.snapshot.epoch
         size = len(data.data)
+        self.in_memory.written(self.task, epoch, file, data.last, size)
         self.chain.written(link_to(file, size), data.cells)
         return [self.to_coordinator(SnapshotWritten(rewind, epoch, file, ending.finished, size))]
 
@@ -387,6 +416,7 @@ class Participant:
         """An epoch is committed: ack its emissions, and release what it holds."""
         self.epoch = max(self.epoch, epoch)
         self.after_commit.commit(epoch)
+        self.in_memory.commit(epoch)
         ids = self.emissions.commit(epoch)
         return [AckEmissions(tuple(ids))] if ids else []
 

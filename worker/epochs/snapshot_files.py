@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace as replaced
 
 from squall.exact_structs import build_type_info
 from worker.epochs.after_commit import EpochOutcome
@@ -129,6 +130,8 @@ class SnapshotData:
         self.digest = ""
         self.ending = False
         self.blocks = BlockBuilder(len(_HEAD))
+        #: What is behind the parts, once the file is whole.
+        self.last = b""
 
     def add(self, piece: bytes, groups: GroupRange | None = None) -> None:
         """Add a part. `groups`: those of its keys; None: it is for all tasks."""
@@ -145,7 +148,8 @@ class SnapshotData:
         if not snapshot.chain:
             snapshot.cells = self.cells
         self.tail = len(self.data)
-        self.append(msgspec.msgpack.encode(snapshot))
+        self.last = msgspec.msgpack.encode(snapshot)
+        self.append(self.last)
         self.name = (
             f"{snapshot.epoch}-{snapshot.rewind}-{snapshot.incarnation}-{snapshot.task.replace('/', '.')}"
         )
@@ -162,6 +166,16 @@ class SnapshotData:
         return SnapshotFile(self.name, self.digest, self.since, self.tail, self.groups, self.ending)
 
 
+def pack_snapshot(snapshot: TaskSnapshot) -> bytes:
+    """Return a snapshot without its parts."""
+    return msgspec.msgpack.encode(replaced(snapshot, parts=[]))
+
+
+def unpack_snapshot(packed: bytes) -> TaskSnapshot:
+    """Return the snapshot that `pack_snapshot` has packed, or that is in a file behind the parts."""
+    return _DECODER.decode(packed)
+
+
 def encode_snapshot(snapshot: TaskSnapshot, groups: GroupRange | None = None) -> tuple[SnapshotFile, bytes]:
     """Return what a commit says of a file that holds a snapshot with all its parts, and the bytes of the file. The parts may
     have labels (`read_chain`); without a label they are for all tasks.
@@ -173,7 +187,7 @@ def encode_snapshot(snapshot: TaskSnapshot, groups: GroupRange | None = None) ->
             part.get(GROUPS),
         )
     data.cells = snapshot.cells
-    data.finish(msgspec.structs.replace(snapshot, parts=[], chain=[]))
+    data.finish(replaced(snapshot, parts=[], chain=[]))
     return data.file(), bytes(data.data)
 
 

@@ -223,7 +223,9 @@ def build_holding_bolt(
         stateful = kind(setup, emitter, inputs, positions)
     for observer in plan.observers:
         if hasattr(observer, "watch_states"):
-            stateful.watch = observer.watch_states(stateful.table)
+            stateful.watch = watch = observer.watch_states(stateful.table)
+            stateful.execute = watch.traced(stateful.execute)
+            stateful.instance.on_timer = watch.traced(stateful.instance.on_timer)  # type: ignore[method-assign]
     return stateful
 
 

@@ -12,6 +12,7 @@ from topology_api import Replay, RewindableSpout
 from topology_api.packing import dumps_by_value
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
+from worker.epochs.in_memory import InMemory, NothingToUndo
 from worker.epochs.messages import Rows
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
@@ -19,6 +20,7 @@ from worker.loop.build import TaskEnvironment
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import files_for
 from worker.loop.row_fields import streams_of
+from worker.state.history import StateHistory
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
 
@@ -62,6 +64,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             give_up_secs=None if give_up is None else float(give_up),
             most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             chain=participant.chain,
+            history=history_of(participant),
         )
     )
     streams = streams_of(plan.topology, task.spec.id)
@@ -80,9 +83,16 @@ def new_participant(task: EpochTask, plan: WorkerPlan) -> Participant:
     rewindable = isinstance(task.instance, RewindableSpout)
     emissions = PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True)
     restart = plan.incarnation.restart
-    made = Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict)
+    memory = InMemory(NothingToUndo() if isinstance(task, EpochSpoutTask) else StateHistory())
+    made = Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict, memory)
     made.pack_recorded = pack_recorded
     return made
+
+
+def history_of(participant: Participant) -> StateHistory:
+    """Return what the states of a bolt's task were at its last markers."""
+    undo = participant.in_memory.undo
+    return undo if isinstance(undo, StateHistory) else StateHistory()
 
 
 def pack_recorded(rows: Rows) -> list[Any]:

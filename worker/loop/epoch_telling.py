@@ -165,7 +165,7 @@ class EpochTelling:
                 ]
                 continue
             if participant.phase in (TaskPhase.RESTORING, TaskPhase.SHOWING):
-                what, since = "rewind", epochs.rewind_since
+                what, since = "rewind", epochs.rewinding.since
                 why = (
                     "its snapshot is being read"
                     if participant.phase is TaskPhase.RESTORING

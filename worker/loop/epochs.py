@@ -28,6 +28,7 @@ from worker.epochs.messages import (
     Rows,
     SnapshotMarker,
     TaskActive,
+    TaskRestored,
     ToTask,
 )
 from worker.epochs.participant import (
@@ -38,6 +39,7 @@ from worker.epochs.participant import (
     Participant,
     PutInInbox,
     ReadSnapshots,
+    ReturnInMemory,
     RunTask,
     SendBarrier,
     SendToCoordinator,
@@ -54,11 +56,13 @@ from worker.loop.epoch_store import EpochFiles
 from worker.loop.epoch_tasks import EpochTask
 from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale, range_wanted
+from worker.loop.rewind_times import RewindTimes
 from worker.loop.store_calls import StoreCalls
-from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch, rows_in_outboxes
+from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.staged_sink import StagedSinkTask
+from worker.tasks.unsent_rows import rows_in_outboxes
 
 _log = logging.getLogger(__name__)
 
@@ -129,9 +133,9 @@ class Epochs:
         #: The tasks whose snapshot is being encoded.
         self.encoding: dict[int, EpochBoltTask] = {}
         self.over = self.halted = False
-        #: For people: the epoch that ends and since when, until its commit is known; and when the last rewind began here.
+        #: For people: the epoch that ends and since when, until its commit is known; and the last rewind.
         self.ending: tuple[int, float] | None = None
-        self.rewind_since = 0.0
+        self.rewinding = RewindTimes()
         #: The last epoch of the assignment; 0: none is known.
         self.last_epoch = 0
         self.activity = EpochActivity(
@@ -163,7 +167,10 @@ class Epochs:
         self.end_marks.clear()
 
     def assign(self, plan: WorkerPlan) -> None:
-        """Follow an assignment: forget the participants of tasks that are in other workers now."""
+        """Follow an assignment: forget the participants of tasks that are in other workers now. The next rewind reads all
+        snapshots: others may have to be read, and their tuples may have other ways."""
+        for participant in self.participants.values():
+            participant.in_memory.forget()
         self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
             task: [target for target in plan.barrier_targets(component) if target in here]
@@ -353,7 +360,8 @@ class Epochs:
         """The tasks here take the first step of a rewind."""
         self.rewind = self.oldest = message.rewind
         self.halted, self.last_epoch, self.over = False, 0, False
-        self.ending, self.rewind_since = None, self.now()
+        self.ending = None
+        self.rewinding.begin(self.now())
         self.activity.restart()
 
     def perform(self, task: EpochTask, effects: list[TaskEffect]) -> None:
@@ -369,14 +377,19 @@ class Epochs:
                 self.calls.call(partial(self.files.keep_snapshot, effect.data), done)
             elif isinstance(effect, SendToCoordinator):
                 self.mail.to_coordinator(participant.task, effect.message)
+                if isinstance(effect.message, TaskRestored):
+                    self.rewinding.returned(task.id, participant.epoch, len(self.tasks), self.now())
             elif isinstance(effect, AckEmissions):
                 assert isinstance(task, EpochSpoutTask)
                 self.host.execute(task, partial(task.ack_committed, effect.ids))
             elif isinstance(effect, ReadSnapshots):
                 done = partial(self.snapshots_read, task.id, effect.rewind)
                 self.calls.call(partial(self.read, participant.task, effect), done)
+            elif isinstance(effect, ReturnInMemory):
+                self.rewinding.in_memory.add(task.id)
+                self.snapshots_read(task.id, effect.rewind, [effect.snapshot], in_memory=True)
             elif isinstance(effect, LoadSnapshot):
-                self.host.execute(task, partial(task.begin_with, effect.snapshot))
+                self.host.execute(task, partial(task.begin_with, effect.snapshot, effect.in_memory))
                 self.mail.later(partial(self.take_early, task.id))
             elif isinstance(effect, RunTask):
                 self.resumed.add(task.id)
@@ -402,14 +415,16 @@ class Epochs:
         own = self.plan.range_of(component, int(index))
         return self.files.restore_point(wanted.files, wanted.rewind, range_wanted(name, wanted.files, own))
 
-    def snapshots_read(self, task: int, rewind: int, found: list[TaskSnapshot]) -> None:
-        """The snapshots that a task begins with are there."""
+    def snapshots_read(
+        self, task: int, rewind: int, found: list[TaskSnapshot], in_memory: bool = False
+    ) -> None:
+        """The snapshots that a task begins with are there. `in_memory`: it has one, which was not read."""
         if task not in self.tasks:
             return
         participant, rescale = self.participants[task], Rescale(self.plan, self.counts, self.groups)
         try:
             effects = participant.snapshots_read(
-                rewind, found, partial(rescale.begin, participant.task), self.now()
+                rewind, found, partial(rescale.begin, participant.task), self.now(), in_memory
             )
         except StateError as error:
             self.host.end(error)

@@ -18,10 +18,10 @@ def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
 def handle(table: StateTable, name: str, state: State) -> StateHandle:
     """Return the handle of one declaration."""
     codecs = [Codec(kind, state.pickled) for kind in state.types]
+    marks = isinstance(table, MarkingTable)
     if isinstance(state, MapState):
-        kind = MarkingMapHandle if isinstance(table, MarkingTable) else MapHandle
+        kind = MarkingMapHandle if marks else MapHandle
         return kind(table, name, codecs[0], codecs[1], state.ttl)
     if isinstance(state, ListState):
-        of_list = MarkingListHandle if isinstance(table, MarkingTable) else ListHandle
-        return of_list(table, name, codecs[0], state.ttl)
+        return (MarkingListHandle if marks else ListHandle)(table, name, codecs[0], state.ttl)
     return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

@@ -19,7 +19,6 @@ cdef class ListCells(StateHandle):
 
     cpdef list first_touch(self, key)
     cpdef Py_ssize_t length_of(self, key) except -1
-    cpdef kept(self, cell)
     cpdef drop(self, key)
 
 
@@ -30,14 +29,7 @@ cdef class ListHandle(ListCells):
 
 
 cdef class MarkingListHandle(ListHandle):
-    cdef public dict same
-    cdef public dict saved_same
-    cdef public dict lengths
-    cdef public object at_work
-    cdef public set long_done
-
-    cpdef begin(self)
     cpdef keep_all(self, Py_ssize_t at=*)
     cpdef mark(self, cell)
     cpdef mark_at_hand(self)
-    cpdef bint mark_from(self, key, Py_ssize_t at) except -1
+    cpdef keep_from(self, key, Py_ssize_t at, list elements, list times)

@@ -1,9 +1,9 @@
 """The handle of ListState: a list for each key.
 
 A call that only appends is undone by cutting the list; any other change keeps a copy of the list as it was before the call.
-For snapshots a list is two stretches: the elements before the first that has changed since the last snapshot, and the others.
-So a list that grows at its end is not saved again, and elements for which a snapshot waits are frozen only if they change
-themselves. After a start all elements are bytes until one of them is touched; meanwhile others can be appended.
+For snapshots and rewinds a list is two stretches: the elements before the first that has changed since the last snapshot, and
+the others. So a list that grows at its end is not saved again, and nothing of it is kept but its length. After a start all
+elements are bytes until one of them is touched; meanwhile others can be appended.
 Must not know: tasks, tuples, files.
 """
 
@@ -62,14 +62,6 @@ class ListCells(StateHandle):
         """Return a list of the elements of a key, and touch none. Raises StateError."""
         stored = [self.codec.opened(data, self, key) for data in self.raw.get(key, ())]
         return stored + self.cells.get(key, [])
-
-    def kept(self, cell: Any) -> Any:
-        elements, stored = self.cells.get(cell, ()), self.raw.get(cell, ())
-        if not elements and not stored:
-            return NONE
-        values: list[Any] = [StoredBytes(data) for data in stored]
-        values += elements if self.plain else [self.codec.encode(each, self) for each in elements]
-        return values, None if self.expiry is None else list(self.times.get(cell, ()))
 
     def drop(self, key: Any) -> None:
         """Remove the list of a key."""
@@ -317,68 +309,79 @@ class ListHandle(ListCells):
 
 
 class MarkingListHandle(ListHandle):
-    """The handle of a task whose snapshots hold what has changed: it marks from which element on a list has."""
+    """The handle of a task that has epochs.
 
-    def __init__(self, table: StateTable, name: str, codec: Codec, ttl: float | None = None) -> None:
-        super().__init__(table, name, codec, ttl)
-        #: Of each list that was changed since the last snapshot began: how many of its first elements were not; and the same of
-        #: the snapshot before, which is being encoded.
-        self.same: dict[Any, int] = {}
-        self.saved_same: dict[Any, int] = {}
-        #: Of each list that was changed since: its length when that snapshot began.
-        self.lengths: dict[Any, int] = {}
-        #: The list of which some elements are encoded and others wait; and long ones of which all are.
-        self.at_work: Any = NONE
-        self.long_done: set[Any] = set()
-
-    def begin(self) -> None:
-        if self.turn != self.table.turn:
-            key = self.table.key
-            self.mark_from(key, self.length_of(key))
-            ListHandle.begin(self)
+    Of a list that has changed since the last snapshot began, `touched` says (first, rest, times, written): it had the first
+    elements that it has now, `first` of them, and then `rest`, as `kept` has values. `times` are those of `rest`, and `written`
+    is when it was written last. While calls append only, `first` is its length and `rest` is empty.
+    """
 
     def keep_all(self, at: int = 0) -> None:
         ListHandle.keep_all(self, at)
-        key = self.table.key
-        if self.mark_from(key, at) and key not in self.frozen:
-            # No call has changed what was there when the snapshot began, and this one has not yet.
-            length = self.lengths[key]
-            assert self.old is not None
-            self.frozen[key] = self.old[:length], self.old_times[:length]
-
-    def begin_saving(self, cells: list[Any] | None) -> None:
-        StateHandle.begin_saving(self, cells)
-        self.saved_same, self.same = self.same, {}
-        self.lengths, self.at_work, self.long_done = {}, NONE, set()
+        assert self.old is not None
+        self.keep_from(self.table.key, at, self.old, self.old_times)
 
     def mark(self, cell: Any) -> None:
-        if self.mark_from(cell, 0) and cell not in self.frozen:
-            self.frozen[cell] = self.kept(cell)
+        touched = self.touched
+        assert touched is not None
+        if cell not in touched:
+            written = None if self.expiry is None else self.expiry.written_at(cell)
+            touched[cell] = self.length_of(cell), [], [], written
+        elements: list[Any] = [StoredBytes(data) for data in self.raw.get(cell, ())]
+        tail = self.cells.get(cell, [])
+        elements += tail if self.plain else [self.codec.encode(each, self) for each in tail]
+        self.keep_from(cell, 0, elements, self.times.get(cell, []))
 
     def mark_at_hand(self) -> None:
-        """The list is marked where it is known which elements change: in `begin` and `keep_all`."""
-
-    def mark_from(self, key: Any, at: int) -> bool:
-        """Elements from the position `at` on are about to change, or to be added. Return whether a snapshot waits for some."""
-        touched, same = self.touched, self.same.get(key)
+        touched, key = self.touched, self.table.key
         assert touched is not None
-        if same is None:
-            touched.add(key)
-            self.same[key] = at
-            if self.is_waiting(key):
-                self.lengths[key] = self.length_of(key)
-        elif at < same:
-            self.same[key] = at
-        return at < self.lengths.get(key, 0) and self.is_waiting(key)
+        if key not in touched:
+            touched[key] = self.length_of(key), [], [], self.old_written
 
-    def is_waiting(self, key: Any) -> bool:
-        """Return whether a snapshot has not encoded all elements of a list."""
-        waiting = self.waiting
-        if waiting is None:
-            return False
-        if key == self.at_work:
-            return True
-        return key not in self.long_done if type(waiting) is not set else key in waiting
+    def keep_from(self, key: Any, at: int, elements: list[Any], times: list[float]) -> None:
+        """Elements from the position `at` on are about to change. `elements`, `times`: of the list as it is, or was before the
+        running call.
+        """
+        touched = self.touched
+        assert touched is not None
+        first, rest, rest_times, written = touched[key]
+        if at < first:
+            touched[key] = at, elements[at:first] + rest, times[at:first] + rest_times, written
+
+    def merge_older(self, found: dict[Any, Any], older: dict[Any, Any]) -> None:
+        for cell, was in older.items():
+            first, rest, times, written = was
+            later = found.get(cell)
+            if later is not None and first > later[0]:
+                stay = first - later[0]
+                was = later[0], later[1][:stay] + rest, later[2][:stay] + times, written
+            found[cell] = was
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        for cell, (first, rest, times, written) in cells.items():
+            if not first:
+                self.drop(cell)
+                # Of such a list nothing is in `raw` now. Those that are bytes come before all others.
+                if stored := [each.data for each in rest if type(each) is StoredBytes]:
+                    self.raw[cell], rest, first = stored, rest[len(stored) :], len(stored)
+            elements = self.cells.setdefault(cell, [])
+            del elements[first - len(self.raw.get(cell, ())) :]
+            elements += rest if self.plain else map(self.codec.decode, rest)
+            if not elements:
+                del self.cells[cell]
+            if self.expiry is not None:
+                self.restore_times(cell, self.length_of(cell) - len(times), times)
+                self.expiry.restore(cell, written)
+
+    def restore_times(self, cell: Any, first: int, times: list[float]) -> None:
+        """Let the times of a list's elements be those that it has, `first` of them, and then others."""
+        if first or times:
+            self.times.setdefault(cell, [])[first:] = times
+        else:
+            self.times.pop(cell, None)
+
+    def take_over(self, other: Any) -> None:
+        self.cells, self.raw, self.times, self.expiry = other.cells, other.raw, other.times, other.expiry
 
 
 def place_in(elements: list[Any], at: Any) -> int:

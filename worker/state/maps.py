@@ -216,13 +216,17 @@ class MapHandle(StateHandle):
         """Drop up to `most` items whose time is over."""
         if self.expiry is not None:
             for key, item in self.expiry.over(now, most):
-                for maps in (self.cells, self.raw):
-                    items = maps.get(key, {})
-                    if item in items:
-                        del items[item]
-                        if not items:
-                            del maps[key]
+                self.drop(key, item)
                 self.expiry.forget((key, item))
+
+    def drop(self, key: Any, item: Any) -> None:
+        """Remove an item, if it is there; nothing undoes this."""
+        for maps in (self.cells, self.raw):
+            items = maps.get(key, {})
+            if item in items:
+                del items[item]
+                if not items:
+                    del maps[key]
 
     # What no call has touched since the task began.
 
@@ -327,9 +331,13 @@ class MarkingMapHandle(MapHandle):
 
     def keep_old(self, item: Any) -> None:
         self.begin_log()
-        if item not in self.logged:
-            self.mark((self.table.key, item))
-            MapHandle.keep_old(self, item)
+        if item in self.logged:
+            return
+        MapHandle.keep_old(self, item)
+        touched, cell = self.touched, (self.table.key, item)
+        if touched is not None and cell not in touched:
+            _, old, _, written = self.log[-1]
+            touched[cell] = NONE if old is NONE else (old, written)
 
     def clear(self) -> None:
         key = self.table.key
@@ -356,6 +364,23 @@ class MarkingMapHandle(MapHandle):
         else:
             return NONE
         return value, None if self.expiry is None else self.expiry.written_at(cell)
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        own, plain, decode, expiry = self.cells, self.plain, self.codec.decode, self.expiry
+        for cell, was in cells.items():
+            key, item = cell
+            if was is NONE:
+                self.drop(key, item)
+            elif type(was[0]) is StoredBytes:
+                self.drop(key, item)
+                self.raw.setdefault(key, {})[item] = was[0].data
+            else:
+                own.setdefault(key, {})[item] = was[0] if plain else decode(was[0])
+            if expiry is not None:
+                expiry.restore(cell, None if was is NONE else was[1])
+
+    def take_over(self, other: Any) -> None:
+        self.cells, self.raw, self.expiry = other.cells, other.raw, other.expiry
 
 
 MutableMapping.register(MapHandle)

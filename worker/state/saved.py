@@ -124,6 +124,8 @@ def settle(states: Mapping[str, StateHandle]) -> None:
     for handle in states.values():
         expiry = handle.expiry  # type: ignore[attr-defined]
         if expiry is not None:  # it expects the oldest first
+            if isinstance(handle, ListHandle):  # elements may have been reversed, or written again
+                expiry.written = {key: max(times) for key, times in handle.times.items()}
             expiry.written = dict(sorted(expiry.written.items(), key=lambda pair: pair[1]))
 
 
@@ -225,11 +227,9 @@ def _load_times(
     handle: ListHandle, key: Any, value: list[Any], written: list[float] | None, now: float, from_wall: Clock
 ) -> None:
     """Put the times of elements behind those that stay."""
-    assert handle.expiry is not None
     at, count = (value[0], len(value) - 1) if is_piece(value) else (0, len(value))
     times = handle.times.setdefault(key, [])
     times[at:] = [now] * count if written is None else [from_wall(each) for each in written]
-    handle.expiry.written[key] = times[-1]
 
 
 def _forget(handle: StateHandle, gone: list[Any]) -> None:

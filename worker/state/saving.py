@@ -1,9 +1,9 @@
 """Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
-saving was made, although they may have changed since: a handle freezes a cell before it changes (`StateHandle.mark`). So a
-snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of them;
-taking those that have changed costs nothing.
+saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`). So
+a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of
+them; taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
 call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
 many elements come before it, so that of a list that has grown only its end is saved.
@@ -13,7 +13,7 @@ Must not know: tasks, files, when a snapshot is whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -118,9 +118,12 @@ class StateSaving:
         self.to_wall, self.out = to_wall, out
         self.cells = 0
         self.done = False
+        taken: list[tuple[StateHandle, Iterable[Any]]] = []
         for handle in handles:
-            handle.begin_saving(every_cell(handle) if whole else None)
-        self.parts = (part for handle in handles for part in self.labelled_parts(handle))
+            taken.append((handle, every_cell(handle) if whole else handle.touched or {}))
+            # What has changed does so no more from here on: the handle has another dict for what follows.
+            handle.touched = {}
+        self.parts = (part for handle, cells in taken for part in self.labelled_parts(handle, cells))
         self.table = handles[0].table if handles else None
 
     def step(self) -> bool:
@@ -143,95 +146,90 @@ class StateSaving:
             self.out(end_part(part), self.at_hand)
         return self.done
 
-    def labelled_parts(self, handle: StateHandle) -> Iterator[Part]:
+    def labelled_parts(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
         """Yield the parts of a state; the first one with values says what it is declared as. So does the first one of other
-        groups: a task may read these groups only.
+        groups: a task may read these groups only. `cells`: those to encode; of the whole of a map, their keys.
         """
         if isinstance(handle, KeyTimers):
-            yield from self.parts_of(handle)
+            yield from self.parts_of(handle, cells)
             return
-        label, groups = declared(handle), NONE
-        for part in self.parts_of(handle):
+        label = declared(handle)
+        groups: Any = NONE  # no groups: they may be None
+        for part in self.parts_of(handle, cells):
             if part["values"] and groups is not self.at_hand:
                 part["declared"], groups = label, self.at_hand
             yield part
 
-    def parts_of(self, handle: StateHandle) -> Iterator[Part]:
+    def parts_of(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
+        changed = handle.touched  # since the saving was made
+        assert changed is not None
         if isinstance(handle, MarkingListHandle):
-            yield from self.parts_of_lists(handle)
+            yield from self.parts_of_lists(handle, cells, changed)
             return
-        put, frozen = self.putter(handle), handle.frozen
-        cells = handle.waiting if self.whole else list(handle.waiting)
-        for share in self.shares_of(handle, cells):
+        put, whole_map = self.putter(handle), isinstance(handle, MapHandle) and self.whole
+        for share in self.shares_of(handle, cells, isinstance(handle, MapHandle) and not self.whole):
             if not share:
                 yield begin_part(handle)
             elif self.is_simple(handle):
-                yield from self.simple_parts(handle, share)
+                yield from self.simple_parts(handle, share, changed)
             elif isinstance(handle, MapHandle) and self.whole:
-                yield from self.parts_of_maps(handle, share, put)
+                yield from self.parts_of_maps(handle, share, changed, put)
             else:
-                yield from self.plain_parts(handle, share, put)
-        handle.waiting = set()  # nothing is frozen from here on
-        for share in self.shares_of(handle, list(frozen)):
-            if not share:
-                yield begin_part(handle)
-            while share:
-                part, size = begin_part(handle), 0
-                while share and size <= MOST_BYTES and len(part["values"]) < MOST_CELLS:
-                    cell = share.pop()
-                    found = frozen.pop(cell)
-                    if found is not NONE or not self.whole:
-                        size += put(part, cell, found, True)
-                yield part
-        handle.waiting = None
+                yield from self.plain_parts(handle, share, changed, put)
+        if whole_map:
+            left = [cell for cell, was in changed.items() if was is not NONE]
+            for share in self.shares_of(handle, left, True):
+                yield from self.plain_parts(handle, share, changed, put)
 
-    def shares_of(self, handle: StateHandle, cells: list[Any]) -> Iterator[list[Any]]:
-        """Yield cells of a state in the order of their groups, some at a time, and note these groups; the list is emptied.
-        Between two slices of work it yields nothing, as an empty list."""
+    def shares_of(self, handle: StateHandle, cells: Iterable[Any], items: bool) -> Iterator[list[Any]]:
+        """Yield cells of a state in the order of their groups, some at a time, and note these groups. Between two slices of
+        work it yields nothing, as an empty list. `cells`: a list is emptied. `items`: they are items of maps, not keys."""
+        left = cells if isinstance(cells, list) else list(cells)
         keyed = not isinstance(handle, ValueHandle) or handle.keyed
         if self.groups is None or not keyed:
             self.at_hand = None
-            yield cells
+            yield left
             return
-        holds_items = isinstance(handle, MapHandle) and type(handle.waiting) is not list
-        shares = Shares(self.groups, len(cells), MOST_CELLS, holds_items)
-        while shares.divides and cells:
-            shares.divide(cells[-MOST_DIVIDED:], handle)
-            del cells[-MOST_DIVIDED:]
+        shares = Shares(self.groups, len(left), MOST_CELLS, items)
+        while shares.divides and left:
+            shares.divide(left[-MOST_DIVIDED:], handle)
+            del left[-MOST_DIVIDED:]
             yield []
         if not shares.divides:
-            shares.keep_all(cells)
+            shares.keep_all(left)
         for self.at_hand, share in shares.in_order():
             yield share
 
-    def plain_parts(self, handle: StateHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
-        """Yield cells one by one, as they are: those that have changed since are frozen."""
-        frozen, waiting, whole = handle.frozen, handle.waiting, self.whole
-        while share:
+    def plain_parts(
+        self, handle: StateHandle, share: list[Any], changed: dict[Any, Any], put: Callable[..., int]
+    ) -> Iterator[Part]:
+        """Yield cells one by one, as they were when the saving was made."""
+        while True:
             part, size = begin_part(handle), 0
             for _ in range(MOST_CELLS):
                 if size > MOST_BYTES or not share:
                     break
                 cell = share.pop()
-                if whole:
-                    if cell in frozen:
-                        continue
-                elif cell in waiting:
-                    waiting.discard(cell)
+                was = changed.get(cell)
+                if was is None:
+                    size += put(part, cell, self.present(handle, cell), False)
                 else:
-                    continue
-                size += put(part, cell, self.present(handle, cell), False)
+                    size += put(part, cell, was, True)
             yield part
+            if not share:
+                return
 
-    def parts_of_maps(self, handle: MapHandle, share: list[Any], put: Callable[..., int]) -> Iterator[Part]:
-        """Yield the items of some keys; those of a key may be many."""
-        frozen, part, size = handle.frozen, begin_part(handle), 0
+    def parts_of_maps(
+        self, handle: MapHandle, share: list[Any], changed: dict[Any, Any], put: Callable[..., int]
+    ) -> Iterator[Part]:
+        """Yield the items of some keys that have not changed; those of a key may be many."""
+        part, size = begin_part(handle), 0
         while share:
             key = share.pop()
             for item in [*handle.cells.get(key, ()), *handle.raw.get(key, ())]:
                 cell = key, item
-                if cell in frozen:
+                if cell in changed:
                     continue
                 size += put(part, cell, self.present(handle, cell), False)
                 if size > MOST_BYTES or len(part["values"]) >= MOST_CELLS:
@@ -239,105 +237,99 @@ class StateSaving:
                     part, size = begin_part(handle), 0
         yield part
 
-    def parts_of_lists(self, handle: MarkingListHandle) -> Iterator[Part]:
+    def parts_of_lists(
+        self, handle: MarkingListHandle, cells: Iterable[Any], changed: dict[Any, Any]
+    ) -> Iterator[Part]:
         """Yield the lists of all keys, or what is new at their ends; those of a key may be in several parts."""
-        cells = handle.waiting if self.whole else list(handle.waiting)
-        for share in self.shares_of(handle, cells):
+        since = cells if isinstance(cells, dict) else {}
+        for share in self.shares_of(handle, cells, False):
             part, size, room = begin_part(handle), 0, MOST_CELLS
             while share:
-                cell = handle.at_work = share.pop()
-                at, end = self.take_list(handle, cell)
-                if not end and not self.whole:
+                cell = share.pop()
+                at = since[cell][0] if since else 0
+                was = changed.get(cell)
+                end = handle.length_of(cell) if was is None else was[0] + len(was[1])
+                if not end:
                     part["gone"].append(original(cell))
                     room -= 1
-                while end:
-                    taken, grown = self.put_piece(handle, part, cell, at, min(end, at + room))
-                    at, size, room = at + taken, size + grown, room - max(taken, 1)
+                while True:
+                    if end:
+                        was = changed.get(cell)
+                        taken, grown = self.put_piece(handle, part, cell, at, min(end, at + room), was)
+                        at, size, room = at + taken, size + grown, room - max(taken, 1)
                     if room <= 0 or size > MOST_BYTES:
                         yield part
                         part, size, room = begin_part(handle), 0, MOST_CELLS
                     if at >= end:
                         break
-                if end > MOST_CELLS:
-                    handle.long_done.add(cell)
-                handle.at_work = NONE
             yield part
-        handle.waiting, handle.lengths = None, {}
-        handle.frozen.clear()
-
-    def take_list(self, handle: MarkingListHandle, cell: Any) -> tuple[int, int]:
-        """Return which elements of a list are saved, from one position up to another; it no longer waits."""
-        end = handle.lengths[cell] if cell in handle.lengths else handle.length_of(cell)
-        if self.whole:
-            return 0, end
-        handle.waiting.discard(cell)
-        return handle.saved_same[cell], end
 
     def put_piece(
-        self, handle: MarkingListHandle, part: Part, cell: Any, at: int, end: int
+        self, handle: MarkingListHandle, part: Part, cell: Any, at: int, end: int, was: Any
     ) -> tuple[int, int]:
         """Put a list's elements from `at` to `end`, or fewer if they are large, into a part; return how many these are, and
-        their bytes.
+        their bytes. `was`: what the list was, if it has changed since.
         """
-        codec, frozen = handle.codec, handle.frozen.get(cell)
+        codec, kept_as_bytes = handle.codec, not handle.plain
         handle.table.key = cell
-        stored: Sequence[bytes] = () if frozen is not None else handle.raw.get(cell, ())
-        elements, times = frozen or (handle.cells.get(cell, ()), handle.times.get(cell, ()))
-        is_bytes = frozen is not None and not handle.plain
-        data: list[Any] = []
+        first, rest, rest_times, _ = (end, [], [], None) if was is None else was
+        stored, elements = handle.raw.get(cell, ()), handle.cells.get(cell, ())
+        data: list[bytes] = []
         size = 0
         for place in range(at, end):
-            if place < len(stored):
+            if place >= first:
+                data.append(encoded(codec, rest[place - first], kept_as_bytes, handle))
+            elif place < len(stored):
                 data.append(stored[place])
             else:
-                data.append(encoded(codec, elements[place - len(stored)], is_bytes, handle))
+                data.append(encoded(codec, elements[place - len(stored)], False, handle))
             size += len(data[-1])
             if size > MOST_BYTES:
                 break
         part["keys"].append(original(cell))
         part["values"].append([at, *data] if at else data)
         if handle.expiry is not None:
-            part["times"].append([self.to_wall(time) for time in times[at : at + len(data)]])
+            times, upto = handle.times.get(cell, []), at + len(data)
+            found = [*times[at : min(upto, first)], *rest_times[max(at - first, 0) : max(upto - first, 0)]]
+            part["times"].append([self.to_wall(time) for time in found])
         return len(data), size
 
     def is_simple(self, handle: StateHandle) -> bool:
         """Return whether a state has small values of an exact type, without times."""
         return isinstance(handle, ValueHandle) and handle.simple and handle.exact in SMALL
 
-    def simple_parts(self, handle: StateHandle, share: list[Any]) -> Iterator[Part]:
-        """Yield the values that have not changed since, as fast as Python can."""
+    def simple_parts(self, handle: StateHandle, share: list[Any], changed: dict[Any, Any]) -> Iterator[Part]:
+        """Yield values as fast as Python can."""
         assert isinstance(handle, ValueHandle)
-        waiting, frozen, get = handle.waiting, handle.frozen, handle.cells.get
+        get, raw = handle.cells.get, handle.raw
         encode = msgspec.msgpack.encode
         while share:
-            cells = share[-MOST_CELLS:]
+            keys = share[-MOST_CELLS:]
             del share[-MOST_CELLS:]
-            if not self.whole:
-                cells = [cell for cell in cells if cell in waiting]  # the others are frozen
-                waiting.difference_update(cells)
-            elif frozen:
-                cells = [cell for cell in cells if cell not in frozen]
-            values = list(map(get, cells))
+            values = list(map(get, keys))
+            if changed:
+                for at, key in enumerate(keys):
+                    if (was := changed.get(key)) is not None:
+                        values[at] = None if was is NONE else was[0]
             part = begin_part(handle)
             if not self.whole and None in values:  # no value of these types is None
-                part["gone"] = [original(cell) for cell, value in zip(cells, values) if value is None]
-                cells = [cell for cell, value in zip(cells, values) if value is not None]
+                part["gone"] = [original(key) for key, value in zip(keys, values) if value is None]
+                keys = [key for key, value in zip(keys, values) if value is not None]
                 values = [value for value in values if value is not None]
             try:
-                if self.whole and handle.raw:  # no value of these types is None
-                    raw = handle.raw
+                if self.whole and raw:  # of all cells that there were, those without a value are in it
                     part["values"] = [
-                        raw[cell] if value is None else encode(value) for cell, value in zip(cells, values)
+                        raw[key] if value is None else encode(value) for key, value in zip(keys, values)
                     ]
                 else:
                     part["values"] = list(map(encode, values))
             except Exception:
-                for cell, value in zip(cells, values):  # which one?
+                for cell, value in zip(keys, values):  # which one?
                     handle.table.key = cell
                     handle.codec.encode(value, handle)
                 raise
-            boxed = BoxedKey in set(map(type, cells))
-            part["keys"] = list(map(original, cells)) if boxed else cells
+            boxed = BoxedKey in set(map(type, keys))
+            part["keys"] = list(map(original, keys)) if boxed else keys
             yield part
 
     # A cell.

@@ -29,9 +29,7 @@ cdef class MarkingTable(StateTable):
 cdef class StateHandle:
     cdef public StateTable table
     cdef public object name
-    cdef public set touched
-    cdef public object waiting
-    cdef public dict frozen
+    cdef public dict touched
     cdef public dict raw
     cdef public long long moves
 

@@ -109,7 +109,7 @@ class StateTable:
 
 
 class MarkingTable(StateTable):
-    """The table of a task whose snapshots hold what has changed: each handle knows its cells that have."""
+    """The table of a task that has epochs: each handle knows which of its cells have changed, and what they were."""
 
     def add_changed(self, handle: StateHandle) -> None:
         StateTable.add_changed(self, handle)
@@ -120,8 +120,8 @@ class StateHandle:
     """The common base of the handles, one for each state of a task.
 
     A *cell* is what a snapshot holds as one: the value or list of a key, or an item of a key's map. With a `MarkingTable`, each
-    cell is marked before it changes for the first time after a snapshot began. Meanwhile that snapshot may still be waiting to
-    encode the cell: then it is frozen, as it was.
+    cell is marked when it changes for the first time after a snapshot began: what it was then is kept. The snapshot that is
+    still being encoded takes it from there, the next one sees which cells have changed, and a rewind brings it back.
 
     What a snapshot has given stays bytes until a call touches it, so that a start decodes keys only. A first touch moves it
     from `raw` to the handle's `cells`. This changes nothing that a snapshot or an undone call would have to know.
@@ -130,13 +130,9 @@ class StateHandle:
     def __init__(self, table: StateTable, name: str) -> None:
         self.table = table
         self.name = name
-        #: The cells that were changed, or may have been, since the last snapshot began; None without a `MarkingTable`.
-        self.touched: set[Any] | None = set() if isinstance(table, MarkingTable) else None
-        #: What a snapshot has not encoded yet: a set of cells, or a list of all that there were (of maps: of their keys); None:
-        #: there is none.
-        self.waiting: Any = None
-        #: Cell -> what `kept` has returned for it, of cells that have changed while a snapshot waits for them.
-        self.frozen: dict[Any, Any] = {}
+        #: The cells that were changed, or may have been, since the last snapshot began, each with what `kept` says of it as it
+        #: was then (of lists, see `MarkingListHandle`); None without a `MarkingTable`.
+        self.touched: dict[Any, Any] | None = {} if isinstance(table, MarkingTable) else None
         #: What no call has touched since the task began, encoded: the value of a key, the first elements of its list, or a dict
         #: of its map's items.
         self.raw: dict[Any, Any] = {}
@@ -144,27 +140,15 @@ class StateHandle:
         self.moves = 0
         table.handles[name] = self
 
-    def begin_saving(self, cells: list[Any] | None) -> None:
-        """A snapshot begins, of these cells; None: of those that have changed."""
-        self.waiting = self.touched if cells is None else cells
-        self.touched, self.frozen = set(), {}
-
     def mark(self, cell: Any) -> None:
         """A cell is about to change."""
         touched = self.touched
-        if touched is None or cell in touched:
-            return
-        waiting = self.waiting
-        if waiting is not None:
-            if type(waiting) is not set:
-                self.frozen[cell] = self.kept(cell)
-            elif cell in waiting:
-                self.frozen[cell] = self.kept(cell)
-                waiting.discard(cell)
-        touched.add(cell)
+        if touched is not None and cell not in touched:
+            touched[cell] = self.kept(cell)
 
     def mark_at_hand(self) -> None:
-        """The cell of the key at hand is about to change. A map marks each item instead."""
+        """The running call is about to change the cell of the key at hand, and has kept what undoes this. A map marks each item
+        instead."""
         self.mark(self.table.key)
 
     def kept(self, cell: Any) -> Any:
@@ -172,6 +156,18 @@ class StateHandle:
         encoded, and those that no call has touched are StoredBytes. NONE if it is absent.
         """
         raise AssertionError("every kind of handle has its own kept")
+
+    def merge_older(self, found: dict[Any, Any], older: dict[Any, Any]) -> None:
+        """Add to what cells were at a snapshot what they were at the one before it."""
+        found.update(older)
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        """Let cells be what `touched` says that they were. The handle keeps the values."""
+        raise AssertionError("every kind of handle has its own bring_back")
+
+    def take_over(self, other: Any) -> None:
+        """Get the contents of a handle of the same state, whose task was closed."""
+        raise AssertionError("every kind of handle has its own take_over")
 
     def undo(self) -> None:
         """Take back the changes of the running call."""

@@ -93,6 +93,21 @@ class KeyTimers(StateHandle):
         names = self.times.get(cell)
         return (dict(names), None) if names else NONE
 
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        for key, was in cells.items():
+            names = {} if was is NONE else was[0]
+            for name, time in names.items():
+                if self.times.get(key, {}).get(name) != time:  # else its entry in the queue is still there
+                    self.numbers += 1
+                    heapq.heappush(self.queue, (time, self.numbers, key, name))
+            if names:
+                self.times[key] = names
+            else:
+                self.times.pop(key, None)
+
+    def take_over(self, other: Any) -> None:
+        self.times, self.queue, self.numbers = other.times, other.queue, other.numbers
+
     def keep_old(self, key: Any, name: str) -> None:
         """Keep what undoes a change within the running call."""
         if self.turn != self.table.turn:

@@ -175,7 +175,12 @@ class ValueHandle(StateHandle):
         return found
 
     def mark_at_hand(self) -> None:
-        self.mark(self.table.key if self.keyed else WHOLE)
+        touched = self.touched
+        if touched is None:
+            return
+        cell = self.table.key if self.keyed else WHOLE
+        if cell not in touched:  # what undoes the call is what the value was at the last snapshot, too
+            touched[cell] = NONE if self.old is NONE else (self.old, self.old_written)
 
     def kept(self, cell: Any) -> Any:
         found = self.cells.get(cell, NONE)
@@ -186,6 +191,22 @@ class ValueHandle(StateHandle):
         else:
             return NONE
         return value, None if self.expiry is None else self.expiry.written_at(cell)
+
+    def bring_back(self, cells: dict[Any, Any]) -> None:
+        own, plain, decode, expiry = self.cells, self.plain, self.codec.decode, self.expiry
+        for cell, was in cells.items():
+            if was is NONE:
+                own.pop(cell, None)
+            elif type(was[0]) is StoredBytes:
+                own.pop(cell, None)
+                self.raw[cell] = was[0].data
+            else:
+                own[cell] = was[0] if plain else decode(was[0])
+            if expiry is not None:
+                expiry.restore(cell, None if was is NONE else was[1])
+
+    def take_over(self, other: Any) -> None:
+        self.cells, self.raw, self.expiry = other.cells, other.raw, other.expiry
 
     def undo(self) -> None:
         key = self.table.key if self.keyed else WHOLE

@@ -12,6 +12,7 @@ Must not know: links, trackers, coordinators, files.
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,26 +27,18 @@ from worker.epochs.messages import Rows, SnapshotMarker
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
-from worker.errors.reports import failure_text
 from worker.state.contents import count_keys
+from worker.state.history import StateHistory
 from worker.state.keys import canonical, original
 from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
 from worker.tasks.bolt import BoltTask
-from worker.tasks.emitter import Emitter
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
-from worker.tasks.snapshot_slices import SnapshotSlices, load_contents
+from worker.tasks.snapshot_slices import SnapshotSlices, load_contents, return_contents
 from worker.tasks.stateful_bolt import StatefulBoltTask
-
-
-def not_kept(where: str, what: str, error: Exception) -> StateError:
-    """Return the error for something that cannot be pickled."""
-    return StateError(
-        f"{where}: {what} cannot be kept in a snapshot: {failure_text(error)}. With topology.state.path all values must be "
-        "such that pickle can carry them"
-    )
+from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
 
 
 class MarkerBatch(Batch):
@@ -86,6 +79,8 @@ class EpochSetup:
     most_uncommitted: int
     #: The files of the task's last snapshot.
     chain: SnapshotChain
+    #: What the states were at the last markers; of a bolt's task alone.
+    history: StateHistory
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,47 +97,6 @@ class ReachedMarker:
     stages: bool = False
     #: The file of the snapshot, whose parts are perhaps still being encoded.
     data: SnapshotData | None = None
-
-
-def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> list[tuple[str, str, list[Any]]]:
-    """Return (target task, stream, rows), the rows as one pickle, of each outbox that holds some. Raises StateError."""
-    found: list[tuple[str, str, list[Any]]] = []
-    for box in emitter.dirty:
-        if box.rows:
-            try:
-                packed = dumps_by_value([tuple(row) for row in box.rows], 5)
-            except Exception as error:
-                raise not_kept(emitter.where(), f"a tuple on stream {box.source.stream!r}", error) from error
-            found.append((names[box.target], box.source.stream, [packed]))
-    return found
-
-
-def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], names: dict[int, str]) -> None:
-    """Put rows back into the outboxes from which they were taken. They are in no tree: their spouts have counted them. Raises
-    StateError for an outbox that is gone.
-    """
-    boxes = {(names[box.target], box.source.stream): box for box in emitter.boxes()}
-    for target, stream, packed in content:
-        box = boxes.get((target, stream))
-        if box is None:
-            raise StateError(
-                f"{emitter.where()} has tuples on stream {stream!r} for task {target}, which does not read it any more: "
-                f"{ANOTHER_PATH}"
-            )
-        for row in pickle.loads(packed[0]):
-            if len(row) != len(box.source.fields):
-                raise StateError(
-                    f"{emitter.where()} has tuples on stream {stream!r} for task {target}, and the stream has other fields now "
-                    f"({', '.join(box.source.fields)}): {ANOTHER_PATH}"
-                )
-            emitter.put(box, row, [])
-
-
-def drop_outboxes(emitter: Emitter) -> None:
-    """Forget what has not left: what is not committed was not emitted."""
-    while emitter.dirty:
-        box = emitter.dirty.pop()
-        box.dequeue(len(box.rows))
 
 
 class EpochBoltTask(StatefulBoltTask):
@@ -174,7 +128,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
-        self.slices = SnapshotSlices(setup.chain, setup.to_wall, self.now, self.cannot_keep)
+        self.slices = SnapshotSlices(setup, self.now, self.cannot_keep)
         self.timer_failures = {}
         #: What a commit has of states that this version does not declare: another version may declare them.
         self.undeclared = {}
@@ -255,7 +209,9 @@ class EpochBoltTask(StatefulBoltTask):
         drop_outboxes(self.emitter)
 
     def forget_contents(self) -> None:
-        """Free the memory of a task that was closed, and whose place another one takes: its counters are still read."""
+        """Free the memory of a task that was closed, and whose place another one takes: its counters are still read. What its
+        states hold is left to that one, which may return to a commit with it."""
+        self.epochs.history.leave([*self.states.values(), self.timers], self.undeclared)
         self.states.clear()
         self.table.handles.clear()
         getattr(self.instance, "__dict__", {}).clear()
@@ -292,18 +248,20 @@ class EpochBoltTask(StatefulBoltTask):
             "retried": dumps_by_value(retried, 5) if retried else b"",
         }
 
-    def begin_with(self, snapshot: TaskSnapshot | None) -> None:
+    def begin_with(self, snapshot: TaskSnapshot | None, in_memory: bool = False) -> None:
         """Become what a snapshot says; None: begin. The topology ends if it cannot: another process could not either. The task
-        has just been prepared."""
+        has just been prepared. `in_memory`: the snapshot has no parts, and the task before this one has left its states."""
         if snapshot is None:
             return
         try:
-            self.load(snapshot)
+            self.load(snapshot, return_contents if in_memory else load_contents)
         except Exception as error:
             self.report("prepare", unreadable(self.emitter.where(), snapshot.epoch, error))
             self.crash_on_error = True
 
-    def load(self, snapshot: TaskSnapshot) -> None:
+    def load(
+        self, snapshot: TaskSnapshot, fill_states: Callable[[EpochBoltTask, TaskSnapshot], None]
+    ) -> None:
         """Become what a snapshot says. Raises StateError for what does not fit the bolt."""
         setup, saved = self.epochs, snapshot.state
         names = {name: task for task, name in setup.names.items()}
@@ -318,8 +276,7 @@ class EpochBoltTask(StatefulBoltTask):
         check_parked(self, snapshot)
         kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
         self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
-        load_contents(self, snapshot)
-        self.slices.ahead = setup.to_wall(0.0)
+        fill_states(self, snapshot)
         for row in pickle.loads(saved["retried"]) if saved.get("retried") else ():
             key, name, time, pause = canonical(row[0]), row[1], row[3], row[4]
             again = self.timers.times[key][name]  # as it was loaded

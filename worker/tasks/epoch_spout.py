@@ -22,12 +22,13 @@ from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.tasks.emitter import short
-from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker, drop_outboxes, fill_outboxes
+from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.fitting import unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
+from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes
 from worker.tracking.tracker import Emission
 
 
@@ -121,8 +122,9 @@ class EpochSpoutTask(SpoutTask):
         """Free the memory of a task that was closed, and whose place another one takes: its counters are still read."""
         getattr(self.instance, "__dict__", {}).clear()
 
-    def begin_with(self, snapshot: TaskSnapshot | None) -> None:
-        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on."""
+    def begin_with(self, snapshot: TaskSnapshot | None, in_memory: bool = False) -> None:
+        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on. A
+        spout's snapshot has no parts, so it is the same `in_memory`."""
         position, several = None, []
         if snapshot is not None:
             # One that goes on may have finished since the commit.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec import Struct, convert, to_builtins
 
 from squall.dead_letters.letter import DeadLetter, text_of
+from squall.exact_structs import build_type_info
 from squall.transport.frames import NO_MORE, Batch
 from topology_api.packing import dumps_by_value
 from topology_api.tuples import UNTRACKED, Source, Tuple
@@ -39,6 +40,9 @@ class LetterMark(Struct, frozen=True, omit_defaults=True):
     emitted_at: float = 0.0
     unkept: str = ""
     texts: tuple[int, ...] = ()
+
+
+build_type_info(LetterMark)
 
 
 def mark_of(item: Any) -> LetterMark:

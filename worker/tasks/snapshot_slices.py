@@ -8,16 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 from worker.state.contents import count_keys
-from worker.state.saved import Clock, load_parts, load_states, load_timers, with_parts
+from worker.state.saved import load_parts, load_states, load_timers, with_parts
 from worker.state.saving import TIMERS, StateSaving, touched_cells
 from worker.state.table import StateHandle
 from worker.tasks.fitting import check_key
 
 if TYPE_CHECKING:
-    from worker.tasks.epoch_bolt import EpochBoltTask
+    from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 
 #: The least seconds that a slice may take, and the part of the time since the slice before.
 SLICE_SECS: Final = 0.002
@@ -28,14 +27,11 @@ class SnapshotSlices:
     """The snapshots of one task, one after the other."""
 
     def __init__(
-        self,
-        chain: SnapshotChain,
-        to_wall: Clock,
-        now: Callable[[], float],
-        on_error: Callable[[Exception], None],
+        self, setup: EpochSetup, now: Callable[[], float], on_error: Callable[[Exception], None]
     ) -> None:
         """`on_error`: gets the error of what cannot be encoded in a later slice than the first."""
-        self.chain, self.to_wall, self.now, self.on_error = chain, to_wall, now, on_error
+        self.chain, self.to_wall, self.history = setup.chain, setup.to_wall, setup.history
+        self.now, self.on_error = now, on_error
         #: What is being encoded; None: nothing is.
         self.saving: StateSaving | None = None
         #: The file of the last snapshot.
@@ -43,7 +39,7 @@ class SnapshotSlices:
         #: When the last slice was encoded.
         self.sliced_at = 0.0
         #: By how much the wall clock was ahead when the last snapshot began.
-        self.ahead = to_wall(0.0)
+        self.ahead = self.to_wall(0.0)
 
     def begin(self, content: TaskSnapshot, handles: list[StateHandle]) -> None:
         """Take what the task holds: all of it, or what has changed since the snapshot before. Raises an error of any kind for
@@ -55,8 +51,10 @@ class SnapshotSlices:
         self.chain.begin(whole)
         self.data = SnapshotData(self.chain.groups)
         self.data.whole = False
+        changes = [handle.touched or {} for handle in handles]
         # All times of a snapshot are by the wall clock as it is now.
         self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add, self.chain.groups)
+        self.history.mark(content.epoch, ahead, changes)
         self.encode_for(SLICE_SECS)
 
     def encode_for(self, seconds: float) -> None:
@@ -94,3 +92,14 @@ def load_contents(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
     further = load_parts(task.states, task.timers, parts, from_wall, *where, same_code)
     task.undeclared = with_parts(undeclared, further)
     task.keys = count_keys(task.states)
+    task.slices.ahead = task.epochs.to_wall(0.0)
+    task.epochs.history.begin(snapshot.epoch, task.slices.ahead)
+
+
+def return_contents(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
+    """Give a task the states and timers that the object before it has left, as they were when this snapshot was taken."""
+    history = task.epochs.history
+    mark = history.return_to(snapshot.epoch, [*task.states.values(), task.timers])
+    task.undeclared = history.undeclared
+    task.keys = count_keys(task.states)
+    task.slices.ahead = mark.ahead  # the files upon which the next snapshot builds say times by this clock

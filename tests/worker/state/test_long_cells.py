@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SnapshotLink, TaskSnapshot
 from worker.loop.rescale import KeyShare
 from worker.state import build, contents
+from worker.state.history import StateHistory
 from worker.state.merging import merged
 from worker.state.saved import load_parts
 from worker.state.saving import MOST_CELLS, StateSaving
@@ -194,9 +196,13 @@ def test_a_snapshot_says_what_was_there_when_it_began(
     assert task.restored() == task.read()
 
 
+def setup_of(chain: SnapshotChain) -> Any:
+    return SimpleNamespace(chain=chain, to_wall=lambda time: time, history=StateHistory())
+
+
 def test_one_entry_more_does_not_make_the_next_snapshot_whole(whole: list[dict[str, Any]]) -> None:
     task, chain = Task((whole,)), SnapshotChain()
-    slices = SnapshotSlices(chain, lambda time: time, lambda: 0.0, lambda error: pytest.fail(str(error)))
+    slices = SnapshotSlices(setup_of(chain), lambda: 0.0, lambda error: pytest.fail(str(error)))
     chain.links = [SnapshotLink("whole", "", 1_000)]
     chain.cells = sum(len(part["values"]) for part in whole)
     task.call(append)
@@ -207,9 +213,7 @@ def test_one_entry_more_does_not_make_the_next_snapshot_whole(whole: list[dict[s
 def test_between_two_calls_no_more_is_encoded_than_fits_a_slice(whole: list[dict[str, Any]]) -> None:
     """Each look at the clock takes a millisecond here, and each part one look."""
     task, times = Task((whole,)), iter(range(1, 1_000_000))
-    slices = SnapshotSlices(
-        SnapshotChain(), lambda time: time, lambda: next(times) / 1000, lambda error: None
-    )
+    slices = SnapshotSlices(setup_of(SnapshotChain()), lambda: next(times) / 1000, lambda error: None)
     slices.begin(TaskSnapshot("long/0", 1, 1, 1), task.handles)
     saving, counts = slices.saving, []
     assert saving is not None

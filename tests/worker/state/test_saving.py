@@ -1,11 +1,13 @@
-"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once; and states
-that begin with it, of which values stay bytes until they are touched, do the same as states that begin with all values.
+"""A snapshot that is encoded in slices, and holds only what has changed, says the same as one that is taken at once. States
+that begin with it, of which values stay bytes until they are touched, do the same as states that begin with all values. A task
+that returns in memory holds the same as one that reads it.
 """
 
 from __future__ import annotations
 
 import pickle
 from copy import deepcopy
+from random import Random
 from typing import Any
 
 import msgspec
@@ -14,21 +16,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.worker.state.every_state import FAMILIES, KEYS, Clock, Everything, apply
+from tests.worker.state.state_values import values_of
 from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
 from worker.routing.key_groups import GroupRange, group_of
 from worker.state import build, contents, saving, shares
+from worker.state.history import StateHistory
 from worker.state.keys import canonical
-from worker.state.lists import ListHandle
-from worker.state.maps import MapHandle
 from worker.state.saved import load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
 from worker.state.table import MarkingTable, StateHandle
 from worker.state.timers import KeyTimers
-from worker.state.values import ValueHandle
 
 #: Those of the only task.
 GROUPS = GroupRange(0, 8, 8)
+#: States and timers, and by how much the wall clock was ahead.
+Oracle = tuple[Any, bytes, float]
+#: The steps of lists.
+OF_LISTS = [
+    *("row.append", "row.append", "row.last", "row.pop", "row.set", "row.clear"),
+    *("rows.append", "rows.change", "brief.append", "brief.reverse"),
+]
 TIMERS = st.tuples(st.just("timer"), st.sampled_from(["one", "two"]), st.integers(0, 5))
 
 
@@ -48,12 +56,14 @@ def stories(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     before = st.lists(call | call | sweep, max_size=4)
     beside = st.lists(call | sweep | slices, max_size=4)
     marker = st.tuples(st.just("marker"), st.sampled_from([True, False, False, False]), st.integers(0, 2))
-    end = st.sampled_from([("slices", 1000), ("slices", 1000), ("slices", 1000), ("rewind",)])
+    rewinds = st.sampled_from([("rewind",), ("return",), ("return",)])
+    end = st.sampled_from([("slices", 1000), ("slices", 1000), ("slices", 1000)]) | rewinds
     found: list[tuple[Any, ...]] = []
     for _ in range(draw(st.integers(2, 5))):
         found += [*draw(before), draw(marker), *draw(beside), draw(end)]
-        if draw(st.integers(0, 3)) == 0:
-            found.append(("rewind",))
+        if draw(st.booleans()):
+            found += [("commit",)] if draw(st.booleans()) else draw(st.lists(call, max_size=2))
+            found.append(draw(rewinds))
     return found
 
 
@@ -100,16 +110,6 @@ class Task:
         return deepcopy(found)
 
 
-def values_of(handle: StateHandle) -> dict[Any, Any]:
-    """The values of each key, of which none is touched."""
-    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-    if isinstance(handle, ValueHandle):
-        assert cells.keys().isdisjoint(handle.raw)
-        return {**cells, **{key: handle.codec.decode(data) for key, data in handle.raw.items()}}
-    assert isinstance(handle, MapHandle | ListHandle)
-    return {key: handle.peek(key) for key in cells.keys() | handle.raw.keys()}
-
-
 class Ahead:
     """A wall clock that may be moved."""
 
@@ -138,8 +138,13 @@ class Story:
         self.saving: StateSaving | None = None
         self.parts: list[bytes] = []
         #: The states, as a whole snapshot that was taken at once has them.
-        self.begun: tuple[Any, bytes, float] = ({}, b"", 0.0)
+        self.begun: Oracle = ({}, b"", 0.0)
         self.oracle = self.begun
+        self.history = StateHistory()
+        #: What the task held at each marker; and, of those whose snapshot was encoded, the chain and the oracle.
+        self.held: dict[int, dict[str, Any]] = {}
+        self.chains: dict[int, tuple[list[tuple[list[bytes], float]], Oracle]] = {}
+        self.epoch = 0
 
     def play(self, event: tuple[Any, ...]) -> None:
         what = event[0]
@@ -163,6 +168,14 @@ class Story:
         elif what == "rewind" and self.chain:
             self.saving = None
             self.task, self.eager = self.restored(), self.expected()
+            self.history.forget()
+            self.history.begin(self.epoch, self.wall.seconds)
+            self.held = {self.epoch: self.task.content()}
+            self.chains = {self.epoch: (list(self.chain), self.oracle)}
+        elif what == "commit" and self.saving is None:
+            self.history.forget_before(self.epoch)
+        elif what == "return":
+            self.returns()
         elif what == "marker" and self.saving is None:
             self.wall.seconds += event[2]
             self.begin(event[1] or not self.chain)
@@ -176,6 +189,10 @@ class Story:
             self.wall.seconds,
         )
         self.parts = []
+        changes = [handle.touched or {} for handle in self.task.handles]
+        self.epoch = max([self.epoch, *self.held], default=0) + 1
+        self.history.mark(self.epoch, self.wall.seconds, changes)
+        self.held[self.epoch] = self.task.content()
         self.saving = StateSaving(self.task.handles, whole, self.wall.to_wall, self.take, GROUPS)
 
     def take(self, data: bytes, groups: GroupRange | None) -> None:
@@ -191,6 +208,39 @@ class Story:
         assert groups is not None
         assert all(groups.first <= group_of(key, groups.groups) < groups.end for key in keys)
 
+    def returns(self) -> None:
+        """Return in memory, to the oldest marker to which that is possible."""
+        self.history.leave(self.task.handles, {})
+        known = [mark.epoch for mark in self.history.marks if mark.epoch in self.chains]
+        assert all(map(self.history.can_return, known))
+        if not known:
+            self.history.left = None
+            return
+        self.saving = None
+        self.task, self.epoch = Task(self.clock), known[0]
+        mark = self.history.return_to(self.epoch, self.task.handles)
+        assert touched_cells(self.task.handles) == 0 and not self.history.can_return(self.epoch)
+        self.check_timers()
+        chain, self.oracle = self.chains[self.epoch]
+        self.chain = list(chain)
+        self.wall.seconds = mark.ahead
+        assert self.task.content() == self.held[self.epoch]
+        self.eager = self.expected()
+        read, returned = self.restored().content(), self.task.content()
+        for content in (read, returned):  # after reading, a list was written last when its newest element was
+            content["brief"] = content["brief"][:2]
+        assert returned == read
+        for name, handle in self.eager.states.items():  # so a sweep may drop it earlier
+            if handle.expiry is not None:  # type: ignore[attr-defined]
+                handle.expiry.written = dict(self.task.states[name].expiry.written)  # type: ignore[attr-defined]
+
+    def check_timers(self) -> None:
+        """All timers are still due, in the order of their times."""
+        times = self.task.timers.times
+        for key, names in times.items():
+            for name, time in names.items():
+                assert any(entry[0] == time and entry[2:] == (key, name) for entry in self.task.timers.queue)
+
     def slice(self) -> None:
         """The next slice; after the last one, the snapshots are compared."""
         if self.saving is None or not self.saving.step():
@@ -199,6 +249,7 @@ class Story:
             self.chain.clear()
         self.chain.append((self.parts, self.wall.seconds))
         self.saving, self.oracle = None, self.begun
+        self.chains[self.epoch] = list(self.chain), self.oracle
         assert self.restored().content() == self.expected().content()
 
     def expected(self) -> Task:
@@ -255,3 +306,104 @@ def test_a_list_whose_elements_are_all_over_is_gone() -> None:
     again = Task(clock)
     load_states(again.states, saved, lambda time: time)
     assert again.states["brief"].cells == {}  # type: ignore[attr-defined]
+
+
+def test_a_marker_is_forgotten_only_when_a_later_one_is_committed() -> None:
+    history = StateHistory()
+    for epoch in (4, 5, 6):
+        history.mark(epoch, 0.0, [{}])
+    history.leave([], {})
+    history.forget_before(4)
+    assert history.can_return(4) and history.can_return(5)
+    history.forget_before(6)
+    assert [mark.epoch for mark in history.marks] == [6] and not history.can_return(4)
+
+
+def test_a_task_that_is_closed_before_it_has_returned_leaves_what_it_was_to_get() -> None:
+    clock, history = Clock(), StateHistory()
+    first, second, third = (Task(clock) for _ in range(3))
+    history.mark(1, 0.0, [{} for _ in first.handles])
+    first.call("x", [("value", 2)], True)
+    first.states["value"].touched.clear()  # type: ignore[union-attr]
+    history.leave(first.handles, {})
+    history.leave(second.handles, {})
+    history.return_to(1, third.handles)
+    assert third.states["value"].cells == {"x": 2}  # type: ignore[attr-defined]
+
+
+def test_appending_keeps_no_copy_of_the_list() -> None:
+    """What a list was is its length, until the call may change more than its end."""
+    task = Task(Clock())
+    for number in range(3):
+        task.call("x", [("rows.append", number)], True)
+    rows = task.states["rows"]
+    rows.touched = {}
+    task.call("x", [("rows.append", 3)], True)
+    assert rows.touched["x"] == (3, [], [], None)
+    task.call("x", [("rows.change", 1)], True)
+    first, rest, _, _ = rows.touched["x"]
+    assert first == 0 and len(rest) == 3 and all(type(each) is bytes for each in rest)
+
+
+def test_a_return_brings_back_bytes_that_no_call_had_touched() -> None:
+    """A value that is swept after the marker is not decoded to be kept."""
+    clock, first = Clock(), Task(Clock())
+    first.call("x", [("short", 1), ("brief.append", 1), ("brief.append", 2), ("passing.set", "a", 1)], True)
+    parts: list[bytes] = []
+    written = StateSaving(first.handles, True, lambda time: time, lambda data, _: parts.append(data))
+    while not written.step():
+        pass
+    task, again, history = Task(clock), Task(clock), StateHistory()
+    load_parts(
+        task.states, task.timers, map(msgspec.msgpack.decode, parts), lambda time: time, same_code=True
+    )
+    history.begin(1, 0.0)
+    raw = {name: deepcopy(handle.raw) for name, handle in task.states.items()}
+    assert sum(map(bool, raw.values())) == 3
+    clock.time = 100.0
+    for handle in task.states.values():
+        if hasattr(handle, "sweep"):
+            handle.sweep(clock.time, 100)
+    assert not any(handle.raw for handle in task.states.values())
+    task.call("x", [("short", 2), ("brief.append", 3), ("passing.set", "a", 2)], True)
+    history.leave(task.handles, {})
+    history.return_to(1, again.handles)
+    assert {name: handle.raw for name, handle in again.states.items()} == raw
+    assert not any(handle.cells for handle in again.states.values())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lists_return_to_each_of_several_markers(seed: int) -> None:
+    """Their ends are cut and grow between two markers, and what was kept at both tells what they were at the first."""
+    draw = Random(seed)
+    for _ in range(100):
+        clock, history = Clock(), StateHistory()
+        task = Task(clock)
+        held: dict[int, dict[str, Any]] = {}
+        for epoch in range(draw.randint(2, 5)):
+            history.mark(epoch, 0.0, [handle.touched or {} for handle in task.handles])
+            for handle in task.handles:
+                handle.touched = {}
+            held[epoch] = task.content()
+            for _ in range(draw.randint(0, 4)):
+                clock.time += draw.choice([0, 0, 2])
+                steps = [(draw.choice(OF_LISTS), draw.randint(-3, 3)) for _ in range(draw.randint(1, 3))]
+                task.call("x", steps, draw.random() < 0.8)
+        epoch, again = draw.choice(list(held)), Task(clock)
+        history.leave(task.handles, {})
+        history.return_to(epoch, again.handles)
+        assert again.content() == held[epoch]
+
+
+def test_a_list_that_was_reversed_is_swept_when_its_newest_element_is_over() -> None:
+    clock = Clock()
+    task = Task(clock)
+    task.call("x", [("brief.append", 1)], True)
+    clock.time = 3.0
+    task.call("x", [("brief.append", 2), ("brief.reverse", 0)], True)
+    saved = save_states(task.states, lambda time: time)
+    again = Task(clock)
+    load_states(again.states, saved, lambda time: time)
+    clock.time = 6.0
+    again.states["brief"].sweep(clock.time, 100)  # type: ignore[attr-defined]
+    assert contents.read(again.states, "x")["brief"] == [2]

@@ -1,0 +1,183 @@
+"""A task that lives returns to a commit in memory: without reading, and as if it had read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.chained_snapshots import chained_snapshots
+from tests.checked_returns import Returns, checked_returns
+from tests.local_cluster.words_with_state import WORDS, Words
+from tests.worker.lossy_carrier import Faults
+from tests.worker.network_of_workers import InMemory, Net
+from tests.worker.test_epochs_over_links import HOSTS, WORD_LIST, net_of, problems_of, reassign, run
+from topology_api import Context, ListState, MapState, StatefulBolt, TopologyBuilder, Tuple, ValueState
+from worker.epochs.snapshot_chain import SnapshotChain
+from worker.loop.epoch_worker import EpochWorker
+from worker.state import contents
+from worker.state.keys import canonical
+from worker.tasks.stateful_bolt import StatefulBoltTask
+
+
+def test_only_the_tasks_of_the_process_that_has_died_read_their_snapshots(
+    tmp_path: Path, returns: Returns
+) -> None:
+    net = net_of(tmp_path, InMemory(), total=400)
+    net.start()
+    net.run(1)
+    for _ in range(2):
+        net.kill("b")
+        net.restart("b")
+        net.run(1)
+    run(net, 20, 400)
+    assert sorted(returns.read) == sorted(2 * HOSTS["b"])
+    assert sorted(returns.in_memory) == sorted(2 * (HOSTS["a"] + HOSTS["c"]))
+
+
+def test_a_task_that_has_read_its_snapshot_returns_to_it_in_memory(tmp_path: Path, returns: Returns) -> None:
+    """Two processes die between two commits."""
+    net = net_of(tmp_path, InMemory(), total=500, conf={"topology.epoch.secs": 2.0})
+    net.start()
+    net.run(2.5)
+    for name in "bcb":
+        net.kill(name)
+        net.restart(name)
+        net.run(0.3)
+    run(net, 30, 500)
+    assert sorted(returns.read) == sorted(2 * HOSTS["b"] + HOSTS["c"])
+
+
+def test_after_another_assignment_all_tasks_read_their_snapshots(tmp_path: Path, returns: Returns) -> None:
+    net = net_of(tmp_path, InMemory(), total=400)
+    net.start()
+    net.run(1)
+    reassign(net, {"a": HOSTS["a"], "b": HOSTS["b"], "d": HOSTS["c"]}, Random(0))
+    run(net, 20, 400)
+    assert sorted(returns.read) == sorted(task for own in HOSTS.values() for task in own)
+    assert returns.in_memory == []
+
+
+class KeepsAll(StatefulBolt):
+    """Keeps each number of a word in every kind of state, and sums up those whose timer has fired."""
+
+    key = ("word",)
+    numbers = ListState(int)
+    pairs = ListState(list[int])
+    newest = MapState(int, list[int])
+    last = ValueState(dict[str, int], default={})
+    recent = ListState(int, ttl=0.3)
+    passing = MapState(int, int, ttl=0.3)
+    fired = ValueState(int, default=0)
+
+    def prepare(self, context: Context) -> None:
+        self.random = context.random
+
+    def execute(self, tup: Tuple) -> None:
+        number = tup["number"]
+        self.numbers.append(number)
+        self.pairs.append([number, 0])
+        self.pairs[-1][1] += 1
+        self.newest.setdefault(number % 3, []).append(number)
+        if number % 50 == 7:
+            self.newest.clear()
+            self.pairs.reverse()
+        self.last.value["number"] = number
+        self.recent.append(number)
+        self.passing[number] = number
+        if number % 11 == 0:
+            del self.recent[0]
+        self.timer_after(0.05 * (number % 7), name=f"of {number}")
+        self.cancel_timer(name=f"of {number - 49}")
+        if self.random.random() < 0.05:
+            raise ValueError("tried again")
+
+    def on_timer(self, name: str, time: float) -> None:
+        self.fired.value += int(name.partition(" ")[2])
+
+
+@pytest.mark.usefixtures("maybe_chained")
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))])
+def test_every_kind_of_state_returns_in_memory_as_it_would_by_reading(
+    tmp_path: Path, returns: Returns, seed: int
+) -> None:
+    draw = Random(f"every kind/{seed}")
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Words(300, 200), parallelism=2)
+    builder.set_bolt("keep", KeepsAll(), parallelism=2).fields_grouping("words", "word")
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2}
+    hosts = {"a": ["words/0", "keep/0"], "b": ["words/1"], "c": ["keep/1"]}
+    net = Net(builder.build(), hosts, InMemory(), Faults(draw, lose=0.01), conf)
+    net.start()
+    for _ in range(6):
+        net.run(draw.uniform(0.1, 0.6))
+        name = draw.choice("abbc")
+        net.kill(name)
+        net.restart(name)
+    words = {word: 2 * [number for number in range(300) if WORDS[number] == word] for word in WORD_LIST}
+    wanted = {word: sorted(numbers) for word, numbers in words.items()}
+    net.run(30, lambda: bool(problems_of(net)) or numbers_of(net) == wanted)
+    assert problems_of(net) == []
+    assert numbers_of(net) == wanted
+    assert {task for task in returns.in_memory if "keep" in task}
+
+
+def numbers_of(net: Net) -> dict[str, list[int]]:
+    """The numbers of each word that `KeepsAll` has kept."""
+    found: dict[str, list[int]] = {}
+    for node in net.nodes.values():
+        for task in node.worker.tasks.values():
+            if isinstance(task, StatefulBoltTask):
+                for word in WORD_LIST:
+                    if contents.has_state(task.states, canonical(word)):
+                        found[word] = sorted(contents.read(task.states, word)["numbers"])
+    return found
+
+
+class Reminds(StatefulBolt):
+    """Sets a timer far ahead for the first number of each word, and counts."""
+
+    key = ("word",)
+    times = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        if not self.times.value:
+            self.timer_after(10_000.0)
+        self.times.value += 1
+
+
+def test_a_wall_clock_that_is_moved_moves_no_timer(tmp_path: Path) -> None:
+    """It is moved after a commit, then a task returns to this commit in memory. The next snapshot builds upon its files."""
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Words(1000, 100))
+    builder.set_bolt("remind", Reminds()).fields_grouping("words", "word")
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.3}
+    net = Net(builder.build(), {"a": ["words/0", "remind/0"]}, InMemory(), None, conf)
+    with chained_snapshots(100):
+        net.start()
+        worker: Any = net.nodes["a"].worker
+        assert isinstance(worker, EpochWorker)
+        ahead = [0.0]
+        worker.environment.time_of = lambda moment: moment + ahead[0]
+
+        def rewind() -> None:
+            rewinds = worker.epochs.rewind
+            worker.frames_gone(rewinds)
+            assert net.run(5, lambda: worker.epochs.rewind > rewinds and worker.epochs.running)
+
+        net.run(1)
+        rewind()  # the new tasks have the wall clock that is moved
+        net.run(1)
+        ahead[0] = 3600.0
+        rewind()
+        net.run(1)
+        with checked_returns() as returns:
+            rewind()
+    assert problems_of(net) == []
+    assert sorted(returns.in_memory) == ["remind/0", "words/0"]
+    bolt: Any = worker.bolts[0]
+    chain: SnapshotChain = bolt.epochs.chain
+    assert len(chain.links) > 1, "the last snapshot was whole: nothing is tested"
+    assert all(9_000 < time < 10_100 for names in bolt.timers.times.values() for time in names.values())
