@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -250,7 +250,7 @@ class KeyShare:
         rows = [row for each in packed if each for row in pickle.loads(each) if self.owns(row[0])]
         return dumps_by_value(rows, 5) if rows else b""
 
-    def states(self, saved: list[Mapping[str, Any]]) -> dict[str, Any]:
+    def states(self, saved: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the states of this task, from those of all tasks, by name."""
         names = dict.fromkeys(name for each in saved for name in each)
         return {name: self.state([each[name] for each in saved if name in each]) for name in names}
