@@ -53,7 +53,7 @@ def test_each_module_with_structs_has_their_descriptions_built() -> None:
     ]
     api = [
         f"squall/api/{name}.py"
-        for name in ("answers", "backups", "errors", "letters", "requests", "versions")
+        for name in ("answers", "backups", "errors", "folder_probes", "letters", "requests", "versions")
     ]
     parts = ["worker/epochs/after_commit.py", "worker/epochs/parking.py"]
     assert without == [*api, "squall/transport/effects.py", *parts]
