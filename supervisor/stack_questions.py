@@ -12,11 +12,10 @@ from typing import Final
 
 from squall import worker_files
 from squall.reports.stacks import WorkerStacks
-from squall.worker_files import BadFile
+from supervisor.worker_answers import wait_for_answer
 
 #: Seconds to wait for an answer: workers look for questions twice a second.
 PATIENCE: Final = 3.0
-_PAUSE: Final = 0.05
 
 
 def ask_stacks(
@@ -28,13 +27,10 @@ def ask_stacks(
     question cannot be written."""
     number = time.time_ns()
     worker_files.write(directory, worker_files.QUESTION, {"number": number}, 0o600)
-    end = clock() + PATIENCE
-    while clock() < end:
-        pause(_PAUSE)
-        try:
-            answer = worker_files.read_stacks(directory)
-        except (BadFile, OSError):  # user code may have written anything there
-            continue
-        if answer is not None and answer.number >= number:
-            return answer
-    return None
+    return wait_for_answer(
+        lambda: worker_files.read_stacks(directory),
+        lambda answer: answer.number >= number,
+        clock() + PATIENCE,
+        clock,
+        pause,
+    )

@@ -14,12 +14,11 @@ from typing import Final
 
 from squall import worker_files
 from squall.reports.live_state import StateQuestion, WorkerState
-from squall.worker_files import BadFile
+from supervisor.worker_answers import PAUSE, wait_for_answer
 from topology_api.errors import SquallError
 
 #: Seconds to wait for an answer: the worker looks for questions twice a second, and gives its tasks two seconds.
 PATIENCE: Final = 3.5
-_PAUSE: Final = 0.05
 #: One of them is held while a worker is asked.
 _LOCKS: Final = tuple(Lock() for _ in range(64))
 
@@ -43,7 +42,7 @@ def ask_state(
     while not lock.acquire(blocking=False):
         if clock() >= end:
             raise QuestionsWait("the worker answers other questions about its state at the moment: ask again")
-        pause(_PAUSE)
+        pause(PAUSE)
     try:
         return _asked(directory, component, key, state, end, clock, pause)
     finally:
@@ -62,12 +61,10 @@ def _asked(
     number = time.time_ns()
     question = StateQuestion(number, component, key, state)
     worker_files.write(directory, worker_files.STATE_QUESTION, question, 0o600)
-    while clock() < end:
-        pause(_PAUSE)
-        try:
-            answer = worker_files.read_live_state(directory)
-        except (BadFile, OSError):  # user code may have written anything there
-            continue
-        if answer is not None and answer.number == number:
-            return answer
-    return None
+    return wait_for_answer(
+        lambda: worker_files.read_live_state(directory),
+        lambda answer: answer.number == number,
+        end,
+        clock,
+        pause,
+    )

@@ -166,21 +166,14 @@ class StateSaving:
         assert changed is not None
         if isinstance(handle, MarkingListHandle):
             yield from self.parts_of_lists(handle, cells, changed)
-            return
-        put, whole_map = self.putter(handle), isinstance(handle, MapHandle) and self.whole
-        for share in self.shares_of(handle, cells, isinstance(handle, MapHandle) and not self.whole):
-            if not share:
-                yield begin_part(handle)
-            elif self.is_simple(handle):
+        elif isinstance(handle, MapHandle) and self.whole:
+            yield from self.parts_of_maps(handle, cells, changed)
+        elif self.is_simple(handle):
+            for share in self.shares_of(handle, cells, False):
                 yield from self.simple_parts(handle, share, changed)
-            elif isinstance(handle, MapHandle) and self.whole:
-                yield from self.parts_of_maps(handle, share, changed, put)
-            else:
-                yield from self.plain_parts(handle, share, changed, put)
-        if whole_map:
-            left = [cell for cell, was in changed.items() if was is not NONE]
-            for share in self.shares_of(handle, left, True):
-                yield from self.plain_parts(handle, share, changed, put)
+        else:
+            for share in self.shares_of(handle, cells, isinstance(handle, MapHandle)):
+                yield from self.plain_parts(handle, share, changed)
 
     def shares_of(self, handle: StateHandle, cells: Iterable[Any], items: bool) -> Iterator[list[Any]]:
         """Yield cells of a state in the order of their groups, some at a time, and note these groups. Between two slices of
@@ -201,10 +194,9 @@ class StateSaving:
         for self.at_hand, share in shares.in_order():
             yield share
 
-    def plain_parts(
-        self, handle: StateHandle, share: list[Any], changed: dict[Any, Any], put: Callable[..., int]
-    ) -> Iterator[Part]:
+    def plain_parts(self, handle: StateHandle, share: list[Any], changed: dict[Any, Any]) -> Iterator[Part]:
         """Yield cells one by one, as they were when the saving was made."""
+        put = self.putter(handle)
         while True:
             part, size = begin_part(handle), 0
             for _ in range(MOST_CELLS):
@@ -221,21 +213,26 @@ class StateSaving:
                 return
 
     def parts_of_maps(
-        self, handle: MapHandle, share: list[Any], changed: dict[Any, Any], put: Callable[..., int]
+        self, handle: MapHandle, keys: Iterable[Any], changed: dict[Any, Any]
     ) -> Iterator[Part]:
-        """Yield the items of some keys that have not changed; those of a key may be many."""
-        part, size = begin_part(handle), 0
-        while share:
-            key = share.pop()
-            for item in [*handle.cells.get(key, ()), *handle.raw.get(key, ())]:
-                cell = key, item
-                if cell in changed:
-                    continue
-                size += put(part, cell, self.present(handle, cell), False)
-                if size > MOST_BYTES or len(part["values"]) >= MOST_CELLS:
-                    yield part
-                    part, size = begin_part(handle), 0
-        yield part
+        """Yield the items of all keys: those that have not changed key by key, which may have many, then the others."""
+        put = self.putter(handle)
+        for share in self.shares_of(handle, keys, False):
+            part, size = begin_part(handle), 0
+            while share:
+                key = share.pop()
+                for item in [*handle.cells.get(key, ()), *handle.raw.get(key, ())]:
+                    cell = key, item
+                    if cell in changed:
+                        continue
+                    size += put(part, cell, self.present(handle, cell), False)
+                    if size > MOST_BYTES or len(part["values"]) >= MOST_CELLS:
+                        yield part
+                        part, size = begin_part(handle), 0
+            yield part
+        left = [cell for cell, was in changed.items() if was is not NONE]
+        for share in self.shares_of(handle, left, True):
+            yield from self.plain_parts(handle, share, changed)
 
     def parts_of_lists(
         self, handle: MarkingListHandle, cells: Iterable[Any], changed: dict[Any, Any]
@@ -303,7 +300,7 @@ class StateSaving:
         assert isinstance(handle, ValueHandle)
         get, raw = handle.cells.get, handle.raw
         encode = msgspec.msgpack.encode
-        while share:
+        while True:
             keys = share[-MOST_CELLS:]
             del share[-MOST_CELLS:]
             values = list(map(get, keys))
@@ -331,6 +328,8 @@ class StateSaving:
             boxed = BoxedKey in set(map(type, keys))
             part["keys"] = list(map(original, keys)) if boxed else keys
             yield part
+            if not share:
+                return
 
     # A cell.
 
