@@ -222,7 +222,7 @@ class EpochLead:
             self.end(
                 SquallError(
                     f"the topology cannot go on from the state in {self.files.folder}: {'; '.join(found)}. Submit the topology "
-                    "as it was, give such a component another name, or set another topology.state.path"
+                    "as it was, rename a component that is named here, or set another topology.state.path"
                 )
             )
         return not found
