@@ -16,7 +16,7 @@ from tests.epochs import epoch_mutants_of_tasks as of_tasks
 from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
-from worker.epochs import trimming
+from worker.epochs import in_memory, trimming
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
@@ -96,6 +96,9 @@ MUTANTS: Final[dict[str, Patch]] = {
     "keys go to other tasks than their rows": (NewNumbers, "owns", of_tasks.any_owner),
     "rows on their way keep their index": (SimulatedTask, "moved", of_tasks.on_their_way),
     "changes are on top of another task's": (NewNumbers, "share", of_tasks.chain_of_another),
+    "a task whose share has changed returns in memory": (in_memory, "keeps_share", of_tasks.constant(True)),
+    "a return in memory keeps the names of tasks": (InMemory, "is_outdated", of_memory.as_it_was),
+    "what was changed for other numbers is held": (InMemory, "fits", of_memory.changed_again),
     "a return goes to the newest snapshot": (InMemory, "back_to", of_memory.newest_held),
     "a return in memory forgets a file of the chain": (InMemory, "back_to", of_memory.without_link),
     "a return undoes the last epoch alone": (StateHistory, "return_to", of_memory.newest_changes_only),

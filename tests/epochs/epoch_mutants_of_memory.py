@@ -70,3 +70,22 @@ def later_value_wins(old: Any) -> Any:
         return found
 
     return method
+
+
+def as_it_was(old: Any) -> Any:
+    """What is held is not changed for other numbers of tasks."""
+
+    def method(self: InMemory, epoch: int, before: Any) -> bool:
+        return False
+
+    return method
+
+
+def changed_again(old: Any) -> Any:
+    """What was changed for numbers of tasks that are no more is held on to."""
+
+    def method(self: InMemory, held: Any, files: Any, before: Any) -> bool:
+        fits: bool = old(self, replace(held, numbers=None), files, before)
+        return fits
+
+    return method

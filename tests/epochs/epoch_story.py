@@ -200,7 +200,7 @@ class Story:
             for task in cluster.task_names():
                 there = places.get(task)
                 to = random.choice(self.hosts) if there is None or random.random() < 0.4 else there
-                if to is not there or (what == "replace" and task.partition("/")[0] == part.name):
+                if to is not there:
                     moved.add(task)
                 changed[task] = to
             cluster.replaced |= moved

@@ -60,7 +60,7 @@ class SimulatedTask:
             Parking(self.name, 4),
             Emissions(part.rewindable),
             self.choose_files,
-            InMemory(self.history),
+            InMemory(self.history, part.name),
         )
         self.numbers = NewNumbers(self.name, part.kind, part.is_sink)
         self.closed = False
@@ -96,9 +96,7 @@ class SimulatedTask:
     def choose_files(self, files: dict[str, SnapshotFile]) -> dict[str, SnapshotFile]:
         """The files with which this task begins."""
         assert self.worker.placement is not None
-        if self.counts != self.worker.placement.counts:  # another assignment
-            self.participant.in_memory.forget()
-        self.counts = self.worker.placement.counts
+        self.counts = self.participant.in_memory.numbers = self.worker.placement.counts
         self.numbers.count = self.counts[self.part.name]
         if self.inputs != self.sources():
             self.inputs = self.sources()

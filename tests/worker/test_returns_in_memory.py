@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,13 +13,15 @@ import pytest
 
 from tests.chained_snapshots import chained_snapshots
 from tests.checked_returns import Returns, checked_returns
-from tests.local_cluster.words_with_state import WORDS, Words
+from tests.local_cluster.keeping_words import Gathers
+from tests.local_cluster.words_with_state import WORDS, Count, Pass, Words
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net
 from tests.worker.test_epochs_over_links import HOSTS, WORD_LIST, net_of, problems_of, reassign, run
 from topology_api import Context, ListState, MapState, StatefulBolt, TopologyBuilder, Tuple, ValueState
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.loop.epoch_worker import EpochWorker
+from worker.loop.epochs import Epochs
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
@@ -50,14 +55,77 @@ def test_a_task_that_has_read_its_snapshot_returns_to_it_in_memory(tmp_path: Pat
     assert sorted(returns.read) == sorted(2 * HOSTS["b"] + HOSTS["c"])
 
 
-def test_after_another_assignment_all_tasks_read_their_snapshots(tmp_path: Path, returns: Returns) -> None:
+def test_after_another_assignment_only_the_tasks_read_that_were_moved(
+    tmp_path: Path, returns: Returns
+) -> None:
+    """A host is lost, and another one gets its tasks."""
     net = net_of(tmp_path, InMemory(), total=400)
     net.start()
     net.run(1)
     reassign(net, {"a": HOSTS["a"], "b": HOSTS["b"], "d": HOSTS["c"]}, Random(0))
     run(net, 20, 400)
-    assert sorted(returns.read) == sorted(task for own in HOSTS.values() for task in own)
-    assert returns.in_memory == []
+    assert sorted(returns.read) == sorted(HOSTS["c"])
+    assert sorted(returns.in_memory) == sorted(HOSTS["a"] + HOSTS["b"])
+
+
+def test_a_component_with_another_number_of_tasks_reads_and_the_others_do_not(
+    tmp_path: Path, returns: Returns
+) -> None:
+    """From two tasks to three: the file of the first one is still all that it needs, and has too many keys. And back, before
+    another commit: what was changed for three is of no use for two, and what was not is."""
+    net = net_of(tmp_path, InMemory(), total=400)
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Words(400, 200), parallelism=2)
+    builder.set_bolt("pass", Pass(), parallelism=2).shuffle_grouping("words")
+    builder.set_bolt("count", Count(), parallelism=3).fields_grouping("pass", "word")
+    before, three = net.topology, builder.build()
+    net.start()
+    net.run(1)
+    for topology, hosts in ((three, {**HOSTS, "b": [*HOSTS["b"], "count/2"]}), (before, HOSTS)):
+        net.topology = topology
+        net.number_tasks(topology)
+        returns.read.clear()
+        returns.in_memory.clear()
+        reassign(net, hosts, Random(0))
+        net.run(0.1)
+        assert sorted(returns.read) == sorted(task for own in hosts.values() for task in own if "count" in task)
+        assert sorted(returns.in_memory) == ["pass/0", "pass/1", "words/0", "words/1"]
+    run(net, 20, 400)
+
+
+def test_what_is_read_for_an_assignment_that_is_no_more_is_of_no_use(tmp_path: Path) -> None:
+    """The store is slow, and meanwhile the tasks are placed again: each begins with what was read for it last, and once."""
+    net = net_of(tmp_path, InMemory(), total=400, between=Gathers(1000))
+    net.start()
+    net.run(1)
+    with held_reads() as late:
+        reassign(net, {"a": HOSTS["a"], "d": HOSTS["b"], "c": HOSTS["c"]}, Random(0))
+        net.run(1)
+    assert len(late) == len(HOSTS["b"])
+    net.version += 1
+    for name in ("d", "a", "c"):
+        net.tell_one(name)
+        net.nodes[name].worker.replan(net.plan(name, net.incarnations[name]))
+        while late:
+            late.pop()()
+    run(net, 20, 400)
+
+
+@contextmanager
+def held_reads() -> Iterator[list[Callable[[], None]]]:
+    """Keep back what was read of the store, and yield what delivers it."""
+    late: list[Callable[[], None]] = []
+    real = Epochs.snapshots_read
+
+    def held(self: Epochs, task: int, rewind: int, found: list[Any], in_memory: bool = False) -> None:
+        if in_memory or not found:
+            real(self, task, rewind, found, in_memory)
+        else:
+            late.append(partial(real, self, task, rewind, found))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Epochs, "snapshots_read", held)
+        yield late
 
 
 class KeepsAll(StatefulBolt):
@@ -116,8 +184,8 @@ def test_every_kind_of_state_returns_in_memory_as_it_would_by_reading(
         name = draw.choice("abbc")
         net.kill(name)
         net.restart(name)
-    words = {word: 2 * [number for number in range(300) if WORDS[number] == word] for word in WORD_LIST}
-    wanted = {word: sorted(numbers) for word, numbers in words.items()}
+    twice = {word: 2 * [number for number in range(300) if WORDS[number] == word] for word in WORD_LIST}
+    wanted = {word: sorted(numbers) for word, numbers in twice.items()}
     net.run(30, lambda: bool(problems_of(net)) or numbers_of(net) == wanted)
     assert problems_of(net) == []
     assert numbers_of(net) == wanted

@@ -205,6 +205,8 @@ class Participant:
         self.in_memory = in_memory
         #: The files from which the rewind at hand goes on.
         self.files: dict[str, SnapshotFile] = {}
+        #: Whether what is held for it names tasks as they were numbered at the commit, and no more.
+        self.outdated = False
         self.chain = SnapshotChain()
         #: The submission in which this process runs.
         self.submission = ""
@@ -265,7 +267,8 @@ class Participant:
         effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
         self.emissions.rewind()
         self.files = self.choose_files(message.files)
-        held = self.in_memory.back_to(message.epoch, self.files)
+        held = self.in_memory.back_to(message.epoch, self.files, message.counts)
+        self.outdated = self.in_memory.is_outdated(message.epoch, message.counts)
         if held is not None:
             return [*effects, ReturnInMemory(message.rewind, held)]
         return [*effects, ReadSnapshots(message.rewind, self.files)]
@@ -290,8 +293,9 @@ class Participant:
             return [self.to_coordinator(RewindWanted(rewind, f"{self.task} cannot read its snapshot"))]
         found = list(snapshots)
         snapshot = found[0] if found else None
-        if snapshot is not None and not in_memory:
+        if snapshot is not None and (self.outdated or not in_memory):
             snapshot = merge(found)
+        if snapshot is not None and not in_memory:
             self.in_memory.read(self.epoch, self.files, snapshot)
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
         taken = snapshot.resent if snapshot is not None else ()

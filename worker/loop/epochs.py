@@ -167,10 +167,7 @@ class Epochs:
         self.end_marks.clear()
 
     def assign(self, plan: WorkerPlan) -> None:
-        """Follow an assignment: forget the participants of tasks that are in other workers now. The next rewind reads all
-        snapshots: others may have to be read, and their tuples may have other ways."""
-        for participant in self.participants.values():
-            participant.in_memory.forget()
+        """Follow an assignment: forget the participants of tasks that are in other workers now."""
         self.plan, self.names, here = plan, plan.names, plan.tasks_here
         self.readers = {
             task: [target for target in plan.barrier_targets(component) if target in here]
@@ -181,6 +178,8 @@ class Epochs:
             for task, participant in self.participants.items()
             if task in here and participant.task == self.names[task]
         }
+        for participant in self.participants.values():
+            participant.in_memory.numbers = plan.numbers
         self.early.clear()
         self.oldest = self.rewind + 1  # an assignment begins with a rewind
 
@@ -418,8 +417,9 @@ class Epochs:
     def snapshots_read(
         self, task: int, rewind: int, found: list[TaskSnapshot], in_memory: bool = False
     ) -> None:
-        """The snapshots that a task begins with are there. `in_memory`: it has one, which was not read."""
-        if task not in self.tasks:
+        """The snapshots that a task begins with are there. `in_memory`: it has one, which was not read. Those that were read
+        for an older rewind are of no use to the object that has taken the task's place meanwhile."""
+        if task not in self.tasks or rewind < self.oldest:
             return
         participant, rescale = self.participants[task], Rescale(self.plan, self.counts, self.groups)
         try:

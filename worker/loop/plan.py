@@ -106,6 +106,11 @@ class WorkerPlan:
             found[component].append(task)
         return {component: sorted(tasks) for component, tasks in found.items()}
 
+    @cached_property
+    def numbers(self) -> dict[str, int]:
+        """The number of tasks of each component."""
+        return {component: len(tasks) for component, tasks in self.tasks_of.items()}
+
     @property
     def spout_tasks(self) -> list[int]:
         """The ids of all spout tasks of the topology."""

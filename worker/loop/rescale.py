@@ -19,6 +19,7 @@ from typing import Any
 from topology_api import StateError, StatefulBolt, Topology
 from topology_api.epoch_rules import other_groups_problem
 from topology_api.packing import dumps_by_value
+from worker.epochs.in_memory import renumbered
 from worker.epochs.records import CommitRecord, SnapshotFile, component_of
 from worker.epochs.sinks import heir_of
 from worker.epochs.snapshot_files import GROUPS, TaskSnapshot
@@ -46,8 +47,7 @@ class Rescale:
     @property
     def changed(self) -> frozenset[str]:
         """The components whose number of tasks is another one now. Those that are gone, or new, are not among them."""
-        now = {component: len(tasks) for component, tasks in self.plan.tasks_of.items()}
-        return frozenset(name for name, count in self.before.items() if now.get(name, count) != count)
+        return renumbered(self.before, self.plan.numbers)
 
     @property
     def divided_again(self) -> frozenset[str]:
