@@ -4,8 +4,9 @@ Two workers count at a fixed rate in state of many keys. When a tenth of the key
 SIGKILL. Measured is the other one: from when the order to rewind comes, until all of its tasks are ready. Then the same again,
 but the worker is made to read. At the end the counts must add up. `--alone` measures states without workers, by CPU:
 those of one task, undone in memory, beside read and decoded from bytes that are in memory as well.
+A tenth changes in some seconds by default, however many keys there are, so that a round of 1,000,000 ends within minutes.
 
-    python -m benchmarks state_rewind [--keys 1000000] [--rounds 3] [--rate 10000]
+    python -m benchmarks state_rewind [--keys 1000000] [--rounds 3] [--rate 40000]
     python -m benchmarks state_rewind --alone [--keys 1000000] [--rounds 3]
 """
 
@@ -26,7 +27,7 @@ from benchmarks.goals import Goal, print_goals
 from benchmarks.notes import find, leave
 from benchmarks.state_recovery import PATIENCE, Log, wait_for
 from local_cluster import LocalCluster
-from topology_api import Context, Fields, StatefulBolt, TopologyBuilder, ValueState
+from topology_api import Context, Fields, StatefulBolt, TopologyBuilder, Tuple, ValueState
 from worker.epochs.in_memory import InMemory
 from worker.epochs.records import SnapshotFile
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot, decode_snapshot
@@ -42,6 +43,10 @@ MOST = 0.1
 """Seconds beyond the longest running call; the calls of this benchmark take microseconds."""
 CHANGED = 0.1
 """The part of the keys that changes between commit and kill."""
+CHANGING = 5.0
+"""Seconds in which it changes, unless a rate is given."""
+AFTER = 3.0
+"""Seconds from then until the epoch ends: the kill comes before."""
 WAYS = ("memory", "reading")
 
 
@@ -50,10 +55,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("--keys", type=int, default=1_000_000, help="of each worker")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rate", type=int, default=10_000, help="tuples a second, of both workers")
+    parser.add_argument("--rate", type=int, help="tuples a second, of both workers")
     parser.add_argument("--alone", action="store_true", help="states without workers")
     parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
+    options.rate = options.rate or round(CHANGED * 2 * options.keys / CHANGING)
     if options.once:
         answer(measure_alone(options.keys) if options.alone else measure(options.keys, options.rate))
         return
@@ -71,6 +77,7 @@ def main() -> None:
                 MOST * 1e3,
                 unit=" ms",
             ),
+            Goal("CPU of that, in the loop", [each["cpu"] * 1e3 for each in rounds], unit=" ms"),
             Goal("order until ready, by reading", [each["reading"] * 1e3 for each in rounds], unit=" ms"),
         ]
     )
@@ -80,7 +87,7 @@ def measure(keys: int, rate: int) -> dict[str, float]:
     """Return one round with workers."""
     until_changed = CHANGED * 2 * keys / rate
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as folder:
-        job = paced_state.Job(folder, 2 * keys, rate, workers=2, epoch=2 * until_changed + 4)
+        job = paced_state.Job(folder, 2 * keys, rate, workers=2, epoch=until_changed + AFTER)
         with LocalCluster(processes=True, slots=2) as cluster:
             builder = TopologyBuilder(paced_state.NAME, conf=paced_state.build(job).conf)
             builder.set_spout("words", paced_state.Words(job), parallelism=2)
@@ -93,6 +100,7 @@ def measure(keys: int, rate: int) -> dict[str, float]:
                 note = rewound(job, log, way, until_changed)
                 found[way] = note["seconds"]
                 found.setdefault("changed", note["changed"])
+                found.setdefault("cpu", note["cpu"])
             job.stop.touch()
             cluster.wait(paced_state.NAME, timeout=PATIENCE)
         paced_state.check_counts(job)
@@ -120,13 +128,20 @@ def reads(job: paced_state.Job) -> Path:
 
 
 class Watched(paced_state.Counts):
-    """Notes how its worker returns to commits."""
+    """Notes how its worker returns to commits. Else it does nothing but count: a rewind closes it, too."""
 
     def prepare(self, context: Context) -> None:
         super().prepare(context)
         if not WATCHED:
             WATCHED.append(True)
             watch(self.job)
+
+    def execute(self, tup: Tuple) -> None:
+        self.times.value += 1
+
+    def cleanup(self) -> None:
+        if self.job.stop.exists():
+            super().cleanup()
 
 
 WATCHED: list[bool] = []
@@ -135,8 +150,14 @@ WATCHED: list[bool] = []
 
 def watch(job: paced_state.Job) -> None:
     """Leave a note of each rewind of this worker, and let it read its snapshots while it is to."""
-    returned, back_to, return_to = RewindTimes.returned, InMemory.back_to, StateHistory.return_to
+    begin, returned = RewindTimes.begin, RewindTimes.returned
+    back_to, return_to = InMemory.back_to, StateHistory.return_to
     changed: list[int] = []
+    cpu = [0.0]
+
+    def begun(self: RewindTimes, now: float) -> None:
+        begin(self, now)
+        cpu[0] = time.thread_time()
 
     def noted(self: RewindTimes, task: int, epoch: int, tasks: int, now: float) -> None:
         returned(self, task, epoch, tasks, now)
@@ -145,20 +166,20 @@ def watch(job: paced_state.Job) -> None:
             number = len(find(job.folder, "rewind"))
             leave(
                 job.folder, "rewind", number, live=os.getpid(), seconds=seconds, in_memory=held, tasks=tasks,
-                changed=sum(changed),
+                changed=sum(changed), cpu=time.thread_time() - cpu[0],
             )  # fmt: skip
 
-    def reading(self: InMemory, epoch: int, files: Any) -> TaskSnapshot | None:
+    def reading(self: InMemory, epoch: int, files: Any, before: Any = None) -> TaskSnapshot | None:
         if reads(job).exists():
             self.forget()
-        return back_to(self, epoch, files)
+        return back_to(self, epoch, files, before)
 
     def counted(self: StateHistory, epoch: int, handles: list[StateHandle]) -> Any:
         changed[:] = [len(handle.touched or ()) for handle in self.left or ()]
         return return_to(self, epoch, handles)
 
-    RewindTimes.returned, InMemory.back_to = noted, reading  # type: ignore[method-assign]
-    StateHistory.return_to = counted  # type: ignore[method-assign]
+    RewindTimes.begin, RewindTimes.returned = begun, noted  # type: ignore[method-assign]
+    InMemory.back_to, StateHistory.return_to = reading, counted  # type: ignore[method-assign]
 
 
 # States alone.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from topology_api import Context, ListState, MapState, StatefulBolt, TopologyBui
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.epochs import Epochs
+from worker.loop.threaded_tasks import ThreadedTasks
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
@@ -88,7 +91,9 @@ def test_a_component_with_another_number_of_tasks_reads_and_the_others_do_not(
         returns.in_memory.clear()
         reassign(net, hosts, Random(0))
         net.run(0.1)
-        assert sorted(returns.read) == sorted(task for own in hosts.values() for task in own if "count" in task)
+        assert sorted(returns.read) == sorted(
+            task for own in hosts.values() for task in own if "count" in task
+        )
         assert sorted(returns.in_memory) == ["pass/0", "pass/1", "words/0", "words/1"]
     run(net, 20, 400)
 
@@ -249,3 +254,16 @@ def test_a_wall_clock_that_is_moved_moves_no_timer(tmp_path: Path) -> None:
     chain: SnapshotChain = bolt.epochs.chain
     assert len(chain.links) > 1, "the last snapshot was whole: nothing is tested"
     assert all(9_000 < time < 10_100 for names in bolt.timers.times.values() for time in names.values())
+
+
+def test_threaded_tasks_are_closed_at_the_same_time() -> None:
+    """A rewind waits for the longest of their calls, not for one after the other."""
+    together = threading.Barrier(3, timeout=10)
+    threads = ThreadedTasks("words", links=None, wake=lambda: None)  # type: ignore[arg-type]
+    tasks: list[Any] = [SimpleNamespace(id=task, close=together.wait) for task in range(3)]
+    for task in tasks:
+        threads.calls[task.id] = SimpleNamespace(stop=lambda: None, job=lambda job: job)  # type: ignore[assignment]
+    threads.begin_to_finish(tasks)
+    for task in tasks:
+        threads.finish(task)
+    assert not (together.broken or threads.left_behind or threads.calls or threads.runner.threads)

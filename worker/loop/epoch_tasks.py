@@ -83,9 +83,7 @@ def new_participant(task: EpochTask, plan: WorkerPlan) -> Participant:
     rewindable = isinstance(task.instance, RewindableSpout)
     emissions = PickledEmissions(rewindable) if isinstance(task, EpochSpoutTask) else Emissions(True)
     restart = plan.incarnation.restart
-    memory = InMemory(
-        NothingToUndo() if isinstance(task, EpochSpoutTask) else StateHistory(), task.spec.id
-    )
+    memory = InMemory(NothingToUndo() if isinstance(task, EpochSpoutTask) else StateHistory(), task.spec.id)
     memory.numbers = plan.numbers
     made = Participant(name, restart, Alignment(()), Parking(name, MOST_PARKED), emissions, dict, memory)
     made.pack_recorded = pack_recorded

@@ -133,11 +133,14 @@ class EpochWorker(Worker):
 
     def close_tasks(self, kept: Collection[EpochSpoutTask] = ()) -> None:
         """Close all tasks but some, for others that take their places. What they did since the last commit is void."""
-        for task in list(self.tasks.values()):
-            if task in kept:
-                continue
+        gone = [task for task in self.tasks.values() if task not in kept]
+        for task in gone:
             if isinstance(task, EpochBoltTask):
                 task.stopped = True  # a call that waits for the outside can end now
+        self.ack_router.finish()
+        # All at the same time: this takes as long as the longest call, not as all of them.
+        self.threads.begin_to_finish(task for task in gone if task.threaded and not self.inline)
+        for task in gone:
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten

@@ -6,7 +6,7 @@ Must not know: trackers, user code, sockets.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from worker.loop.links import Flush, Links
@@ -27,6 +27,8 @@ class ThreadedTasks:
         self.runner = ThreadRunner(name, wake)
         self.links = links
         self.calls: dict[int, YieldingCalls] = {}
+        #: Tasks whose threads have got their last job.
+        self.closing: set[int] = set()
         #: Tasks that were closed while a call hangs.
         self.left_behind: list[Task] = []
 
@@ -48,11 +50,21 @@ class ThreadedTasks:
         self.calls[task.id].stop()
         self.submit(task, task.close)
 
+    def begin_to_finish(self, tasks: Iterable[Task]) -> None:
+        """Let the threads of tasks that leave this worker close them, all at the same time; `finish` then waits for each."""
+        for task in tasks:
+            calls = self.calls[task.id]
+            calls.stop()
+            self.runner.submit(task.id, calls.job(task.close))
+            self.closing.add(task.id)
+
     def finish(self, task: Task) -> None:
         """Close a task that leaves this worker, and wait until it is closed."""
-        calls = self.calls.pop(task.id)
-        calls.stop()
-        if not self.runner.finish(task.id, calls.job(task.close)):
+        if task.id not in self.closing:
+            self.begin_to_finish([task])
+        self.closing.remove(task.id)
+        del self.calls[task.id]
+        if not self.runner.finish(task.id):
             self.left_behind.append(task)
 
     def visit(self, now: float) -> bool:

@@ -100,9 +100,8 @@ class ThreadRunner:
             over.append(self.over.popleft())
         return over
 
-    def finish(self, task: int, job: Job) -> bool:
-        """Run the last job of this task, and wait until it has ended; return whether it has, after `STOP_SECONDS` at most."""
-        self.submit(task, job)
+    def finish(self, task: int) -> bool:
+        """Wait until the last job of this task has ended; return whether it has, after `STOP_SECONDS` at most."""
         self.queues.pop(task).put(None)
         name = f"{self.name}-task-{task}"
         ended = True
