@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ pytestmark = [
 def test_a_worker_that_thaws_beside_its_replacement_commits_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
-    """Its supervisor is as if cut off, and so does not end the frozen process. One of the two workers leads."""
+    """Its supervisor is as if cut off, and so does not end the frozen process. One of the two workers leads. The other one, whose
+    tasks stay where they are, reads nothing."""
     ON_THEIR_OWN.apply(monkeypatch)
     conf = {
         "topology.state.path": f"file://{tmp_path}/state",
@@ -46,7 +48,8 @@ def test_a_worker_that_thaws_beside_its_replacement_commits_and_writes_nothing(
     ) as cluster:
         cluster.submit(words_to_rows(Finite(total, 200), Count(), StagedRows(str(folder))), conf)
         eventually(lambda: len(shown_rows(folder)) > 100)
-        victim = sorted(cluster.workers("words"), key=lambda worker: worker.worker)[which]
+        workers = sorted(cluster.workers("words"), key=lambda worker: worker.worker)
+        victim, survivor = workers[which], workers[1 - which]
         engine = cluster._engine
         assert isinstance(engine, ProcessEngine)
         [supervisor] = [
@@ -59,6 +62,8 @@ def test_a_worker_that_thaws_beside_its_replacement_commits_and_writes_nothing(
             before = len(shown_rows(folder))
             # More than what may have been committed before: a replacement works.
             eventually(lambda: len(shown_rows(folder)) > before + 1_000, 100)
+            returned = re.findall(r"have returned to .*", (survivor.directory / "worker.log").read_text())
+            assert returned and all(each.endswith(": in memory") for each in returned), returned
             thaw(pid)
             eventually(lambda: leaks.state_of(pid) in (None, "Z"), 120)
         cluster.wait("words", 120)
