@@ -79,13 +79,3 @@ def as_it_was(old: Any) -> Any:
         return False
 
     return method
-
-
-def changed_again(old: Any) -> Any:
-    """What was changed for numbers of tasks that are no more is held on to."""
-
-    def method(self: InMemory, held: Any, files: Any, before: Any) -> bool:
-        fits: bool = old(self, replace(held, numbers=None), files, before)
-        return fits
-
-    return method

@@ -207,6 +207,8 @@ class Story:
             cluster.place(changed, moved)
 
         cluster.change = change
+        if Random(f"patience {random.random()}").random() < 0.3:  # Nimbus does not wait for the last epoch
+            self.line.after(0.02, None, cluster.make_change, change)
 
     def plan_version(self, random: Random) -> None:
         """Nimbus lets another version take over, on trial: all processes are new ones."""

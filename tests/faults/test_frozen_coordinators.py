@@ -34,8 +34,8 @@ pytestmark = [
 def test_a_worker_that_thaws_beside_its_replacement_commits_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
 ) -> None:
-    """Its supervisor is as if cut off, and so does not end the frozen process. One of the two workers leads. The other one, whose
-    tasks stay where they are, reads nothing."""
+    """Its supervisor is as if cut off, and so does not end the frozen process. One of the two workers leads. The
+    other one, whose tasks stay where they are, reads nothing."""
     ON_THEIR_OWN.apply(monkeypatch)
     conf = {
         "topology.state.path": f"file://{tmp_path}/state",

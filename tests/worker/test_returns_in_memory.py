@@ -20,7 +20,16 @@ from tests.local_cluster.words_with_state import WORDS, Count, Pass, Words
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net
 from tests.worker.test_epochs_over_links import HOSTS, WORD_LIST, net_of, problems_of, reassign, run
-from topology_api import Context, ListState, MapState, StatefulBolt, TopologyBuilder, Tuple, ValueState
+from topology_api import (
+    Context,
+    ListState,
+    MapState,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.epochs import Epochs
@@ -74,27 +83,35 @@ def test_after_another_assignment_only_the_tasks_read_that_were_moved(
 def test_a_component_with_another_number_of_tasks_reads_and_the_others_do_not(
     tmp_path: Path, returns: Returns
 ) -> None:
-    """From two tasks to three: the file of the first one is still all that it needs, and has too many keys. And back, before
-    another commit: what was changed for three is of no use for two, and what was not is."""
-    net = net_of(tmp_path, InMemory(), total=400)
+    """From two tasks to three: the file of the first one is still all that it needs, and has too many keys. Then back to two,
+    before another commit: what was held before is still right, and what was changed for three when it was read is not."""
+    net = net_of(tmp_path, InMemory(), total=400, conf={"topology.epoch.secs": 2.0})
     builder = TopologyBuilder("words")
     builder.set_spout("words", Words(400, 200), parallelism=2)
     builder.set_bolt("pass", Pass(), parallelism=2).shuffle_grouping("words")
     builder.set_bolt("count", Count(), parallelism=3).fields_grouping("pass", "word")
-    before, three = net.topology, builder.build()
+    two, three = net.topology, builder.build()
+    more = {**HOSTS, "b": [*HOSTS["b"], "count/2"]}
     net.start()
-    net.run(1)
-    for topology, hosts in ((three, {**HOSTS, "b": [*HOSTS["b"], "count/2"]}), (before, HOSTS)):
+    net.run(2.5)
+
+    def place(topology: Topology, hosts: dict[str, list[str]]) -> None:
         net.topology = topology
         net.number_tasks(topology)
-        returns.read.clear()
-        returns.in_memory.clear()
         reassign(net, hosts, Random(0))
-        net.run(0.1)
-        assert sorted(returns.read) == sorted(
-            task for own in hosts.values() for task in own if "count" in task
-        )
-        assert sorted(returns.in_memory) == ["pass/0", "pass/1", "words/0", "words/1"]
+        net.run(0.2)
+
+    place(three, more)
+    assert sorted(returns.read) == ["count/0", "count/1", "count/2"]
+    assert sorted(returns.in_memory) == ["pass/0", "pass/1", "words/0", "words/1"]
+    net.kill("c")
+    net.restart("c")
+    net.run(0.2)
+    returns.read.clear()
+    returns.in_memory.clear()
+    place(two, HOSTS)
+    assert sorted(returns.read) == ["count/0", "count/1", "words/1"]
+    assert sorted(returns.in_memory) == ["pass/0", "pass/1", "words/0"]
     run(net, 20, 400)
 
 
