@@ -180,6 +180,8 @@ class Running:
 
     #: Uncommitted emissions with which its spout pauses.
     MOST = 200
+    #: The interval of epochs: none can be written in so short a time, so the next one waits for its commit.
+    SECS = 0.02
     #: How many more are allowed with each step: no step needs as many.
     MORE = 500
 
@@ -192,7 +194,7 @@ class Running:
         conf = {
             "topology.state.path": path,
             "topology.state.webhdfs": webhdfs,
-            "topology.epoch.secs": 0.3,
+            "topology.epoch.secs": self.SECS,
             "topology.epoch.uncommitted": self.MOST,
             "topology.workers": 2,
         }
@@ -208,6 +210,9 @@ class Running:
 
     def complete(self) -> None:
         """Wait until all tuples are committed."""
+        self.goes_on()
+        epoch = self.cluster.status("words").epoch
+        assert epoch is not None and epoch.duration is not None and epoch.duration > self.SECS
         self.allow(" end")
         self.cluster.wait("words", 180)
 
