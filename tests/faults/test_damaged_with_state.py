@@ -1,5 +1,5 @@
 """Worker processes find a snapshot that is not what was committed: the topology ends with an error that names it, and calls no
-bolt. `tests/local_cluster/test_epoch_faults.py` plays the same in one process.
+bolt. So it does where the spout is of another class. `tests/local_cluster/test_epoch_faults.py` plays the same in one process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from local_cluster import LocalCluster
 from tests.faults.every_kind_with_state import conf_at
 from tests.faults.running import cluster_without_leaks
 from tests.local_cluster.test_epoch_faults import damage_empty, damage_flip, damage_other, damage_swap
-from tests.local_cluster.words_with_state import Count, Pass, Words, eventually, words
+from tests.local_cluster.words_with_state import Count, Finite, Pass, Words, eventually, words
 from topology_api import Tuple
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -26,6 +26,12 @@ def damage_cut(newest: Path, folder: Path) -> None:
 def damage_newer(newest: Path, folder: Path) -> None:
     """A later release has written it."""
     newest.write_bytes(b"SQEP99\n" + newest.read_bytes()[7:])
+
+
+def failed(cluster: LocalCluster) -> str:
+    """Wait until the topology has failed; return its error."""
+    eventually(lambda: cluster.last_status("words").state == "FAILED")
+    return cluster.last_status("words").errors[-1].render()
 
 
 class Marks(Pass):
@@ -59,8 +65,21 @@ def test_workers_that_find_a_snapshot_damaged_name_it_and_call_no_bolt(
     with cluster_without_leaks(tmp_path) as cluster:
         conf = conf_at(tmp_path, **{"topology.workers": 2})
         cluster.submit(words(Words(200), Marks(mark), Count()), conf)
-        eventually(lambda: cluster.last_status("words").state == "FAILED")
-        text = cluster.last_status("words").errors[-1].render()
+        text = failed(cluster)
     wrong = "another version of Squall has written it" if damage is damage_newer else "is damaged"
     assert f"snapshot {newest.name} " in text and wrong in text
+    assert not mark.exists()
+
+
+def test_workers_with_a_spout_of_another_class_end_the_topology_instead_of_starting_for_ever(
+    tmp_path: Path,
+) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(100), Pass(), Count()), conf_at(tmp_path))
+        cluster.advance(1.1)
+    mark = tmp_path / "called"
+    with cluster_without_leaks(tmp_path) as cluster:
+        cluster.submit(words(Finite(200), Marks(mark), Count()), conf_at(tmp_path))
+        text = failed(cluster)
+    assert "component 'words': its position is that of a Words, and it is a Finite now" in text
     assert not mark.exists()

@@ -46,6 +46,11 @@ def kill_each(cluster: LocalCluster) -> None:
         eventually(lambda: len(cluster.workers("words")) == 2)
 
 
+def all_committed(cluster: LocalCluster) -> bool:
+    spout = cluster.status("words").components["words"]
+    return spout.idle == "source empty" and spout.uncommitted == 0
+
+
 def test_a_million_keys_of_one_epoch_are_there_after_kills(tmp_path: Path) -> None:
     # No epoch ends before the topology is killed.
     conf = conf_at(tmp_path, **{"topology.workers": 2, "topology.epoch.secs": 3_600})
@@ -58,9 +63,11 @@ def test_a_million_keys_of_one_epoch_are_there_after_kills(tmp_path: Path) -> No
         records = EpochFiles(f"file://{tmp_path}/state", "words").records_after(0)
         assert len([record for record in records if isinstance(record, CommitRecord)]) == 1
         conf["topology.epoch.secs"] = 0.2
-        cluster.submit(to_bolt(Finite(MILLION + MORE, A_SECOND), OwnKeys(), Count()), conf)
+        cluster.submit(to_bolt(Words(MILLION + MORE, A_SECOND), OwnKeys(), Count()), conf)
         kill_each(cluster)
-        cluster.wait("words", 300)
+        eventually(lambda: all_committed(cluster), 300)
+        cluster.kill("words")
+        eventually(lambda: "words" not in cluster.topologies())
     assert committed(tmp_path, "bolt", "times") == {f"key {number}": 1 for number in range(MILLION + MORE)}
 
 
