@@ -37,7 +37,7 @@ class SteppedClock:
         monkeypatch.setenv("STEPPED_CLOCK", str(self._offset))
 
     def set(self, ahead: float) -> None:
-        """Let the clock be so many seconds ahead of this machine's."""
+        """Step to this number of seconds ahead of the machine's clock."""
         fresh = self._offset.with_suffix(".tmp")
         fresh.write_text(str(ahead))
         fresh.rename(self._offset)

@@ -82,7 +82,7 @@ class Watched(SqlSink):
                     connection.exec_driver_sql("SELECT 1")  # there was no answer, and there is no server
                     raise AssertionError("the connection has outlived its server")
 
-        sqlalchemy.Connection.commit = watched  # type: ignore[method-assign]
+        sqlalchemy.Connection.commit = watched  # type: ignore[method-assign,assignment]
 
 
 class Orders(Words):

@@ -244,7 +244,9 @@ class Running:
         def at_limit() -> bool:
             # Its worker has this of the epoch after the last commit, so no ack can come any more.
             spout = self.spout()
-            return spout.idle.startswith("waits for the state store: ") and spout.uncommitted >= self.MOST
+            return (
+                spout.idle.startswith("waits for the state store: ") and (spout.uncommitted or 0) >= self.MOST
+            )
 
         def sentence() -> str:
             return wait_sentences(self.cluster.status("words").epoch).get("store", "")
