@@ -184,7 +184,9 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
         squall.run(
             *("submit", "--wait", *patient, "examples/flights.py", "--", hdfs_path, str(SAMPLE), "local[1]")
         )
-        eventually(lambda: state_of(squall.here("status", "flights", "--json")) == "COMPLETED", CAP, every=0.5)
+        eventually(
+            lambda: state_of(squall.here("status", "flights", "--json")) == "COMPLETED", CAP, every=0.5
+        )
         for table, rows in ((flights, 200), (delays, streamed_alone(example).total())):
             said = squall.here("table", table, "--verify", *by_webhdfs)
             assert said.startswith(f"{table}: batches of a stream, parquet")

@@ -199,8 +199,8 @@ def flights_and_hours(library: Path) -> tuple[int, int]:
 def lend_packages(environment: Path, folder: Path) -> None:
     """Let a new environment find the packages of this one, but for Squall, as if they were installed: pip installs no others.
 
-    Spark alone has 600 MB, and pip itself takes as long as all of Squall. pip finds that they are what setup.cfg wants; `test_pip_brings_everything_that_squall_needs` shows
-    what it brings by itself, and scripts/test installs all of them.
+    Spark alone has 600 MB, and to make pip takes as long as to install Squall. pip finds that the packages are what setup.cfg
+    wants; `test_pip_brings_everything_that_squall_needs` shows what it brings by itself, and scripts/test installs all of them.
     """
     assert command(sys.executable, "-m", "venv", "--without-pip", environment, cwd=folder).returncode == 0
     lent = folder / "lent"

@@ -45,7 +45,7 @@ def refusals(url: str) -> dict[str, str]:
 
 
 def formats(session: Any, folder: Path) -> list[str]:
-    """Values that changed on their way through a session. (Of all formats: tests/spark/test_formats.py, without Spark Connect.)"""
+    """Values that changed on their way through a session. (tests/spark/test_formats.py has all formats, without a server.)"""
     found = []
     for file_format in ("parquet", "json"):
         schema = parse_schema(SCHEMAS[file_format])
