@@ -1,9 +1,9 @@
 """Answers the question what the running tasks of this worker have for a key (`squall state get`).
 
 The heartbeat's thread takes a question from the worker's directory and writes the answer there. In between, each task of the
-component reads its own state when no call of it runs: in the loop, or in the task's thread. If a key is written in a way that does
-not say what it is, the task compares its keys, a slice between two calls. After `PATIENCE` seconds the answer says of each task
-that has not come to an end which call keeps it. A call that holds Python's own lock (the GIL) stops both
+component reads its own state when no call of it runs: in the loop, or in the task's thread. If a key is written in a way that
+does not say what it is, the task compares its keys, a slice between two calls. After `PATIENCE` seconds the answer says of each
+task that has not come to an end which call keeps it. A call that holds Python's own lock (the GIL) stops both
 threads; see `supervisor.silence`.
 Must not know: who asks, how the answer is shown.
 """
