@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, groups_of
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, named_groups
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -109,18 +110,20 @@ class EpochWorker(Worker):
             plan.tenure,
             None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
-        coordinator.groups = groups_of(plan.conf)
+        coordinator.groups = plan.key_groups
         coordinator.facts.rewind_wanted(self.lead_reason)
         activity = self.epochs.activity.count
         self.lead = EpochLead(
             self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
+        self.lead.groups_named = named_groups(plan.conf) is not None
         if not self.inline:  # in simulated time, the files' times say nothing
             time_of, now = self.environment.time_of, self.now
             self.lead.from_wall = lambda time: time - (time_of(now()) - now())
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
+        plan = replace(plan, groups=self.plan.groups)
         self.lead = None
         self.lead_reason = "the tasks were placed again"
         names = self.plan.names
@@ -171,6 +174,28 @@ class EpochWorker(Worker):
         self.epochs.void(message.epoch)
         self.close_tasks(self.lasting_spouts())
         self.open_tasks([row for row in self.plan.own_tasks if row[0] not in self.tasks])
+
+    def divides_otherwise(self, message: RestoreTask) -> bool:
+        """Return whether the tasks here, and the ways of their tuples, are those of another number of key groups than that of
+        the last commit: the configuration names none, and what was committed has become known."""
+        return replace(self.plan, groups=message.groups).key_groups != self.plan.key_groups
+
+    def divide_as(self, message: RestoreTask, fresh: bool) -> None:
+        """Make all tasks again, and the ways of their tuples, with the number of key groups of the last commit. No task has run
+        yet, in any worker: the coordinator lets them run when all have begun with the commit."""
+        if not fresh:
+            self.end(
+                SquallError(
+                    f"the last commit has {message.groups:,} key groups, and an earlier one had others"
+                )
+            )
+            return
+        self.plan = self.environment.plan = self.completion.plan = self.epochs.plan = replace(
+            self.plan, groups=message.groups
+        )
+        self.close_tasks()
+        self.epochs.participants.clear()  # what `open` has emitted comes again
+        self.open_tasks(self.plan.own_tasks)
 
     def stop(self) -> None:
         self.calls.stop()
@@ -274,6 +299,9 @@ class EpochWorker(Worker):
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
                     fresh, self.fresh = self.fresh, False
+                    if self.divides_otherwise(message):
+                        self.divide_as(message, fresh)
+                        continue
                     if not fresh:
                         self.renew(message)
                         continue
