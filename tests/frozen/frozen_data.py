@@ -15,6 +15,7 @@ from typing import Any, Final
 #: The commit whose code made them.
 COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
+GROUPS: Final = "3bccb53e"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 
