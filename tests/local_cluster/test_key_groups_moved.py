@@ -10,6 +10,8 @@ from local_cluster import LocalCluster
 from tests.local_cluster.words_with_state import (
     Count,
     EmitsInOpen,
+    Forward,
+    Newest,
     Pass,
     Words,
     counts,
@@ -114,6 +116,21 @@ def test_a_spout_without_position_emits_once_although_its_task_is_made_twice(tmp
                 word: times * each[0] for word, each in expected(list(range(300))).items()
             }
     assert groups_at(tmp_path) == {7}
+
+
+def test_a_bolt_that_reads_a_spout_without_position_may_get_more_tasks(tmp_path: Path) -> None:
+    """The spout goes on as the object that it is, and sends to the new tasks, too."""
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Forward(300))
+    builder.set_bolt("count", Count(), 2).fields_grouping("words", "word")
+    builder.set_bolt("newest", Newest(), 2).fields_grouping("count", "word")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf_at(tmp_path, **{"topology.max.spout.pending": 5}))
+        cluster.advance(2)
+        cluster.rebalance("words", parallelism={"count": 4})
+        cluster.advance(60)
+        assert counts(cluster) == expected(list(range(300)))
+        assert not cluster.last_status("words").errors
 
 
 def test_tasks_without_a_group_have_no_keys(tmp_path: Path) -> None:

@@ -128,7 +128,10 @@ class EpochWorker(Worker):
         self.lead_reason = "the tasks were placed again"
         names = self.plan.names
         kept = [spout for spout in self.lasting_spouts() if plan.names.get(spout.id) == names[spout.id]]
-        self.close_tasks([spout for spout in kept if spout.id in plan.tasks_here])
+        kept = [spout for spout in kept if spout.id in plan.tasks_here]
+        self.close_tasks(kept)
+        for spout in kept:
+            spout.epochs = replace(spout.epochs, names=plan.names)  # its tuples may go to further tasks now
         self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
