@@ -231,7 +231,7 @@ def lineages_are_apart(trial: StagedTrial) -> None:
 
 
 def whole_epoch(trial: StagedTrial) -> None:
-    """Tasks stage an epoch; whoever commits first shows all of it, and the commits of the others change nothing."""
+    """Tasks stage an epoch; the first commit shows all of it, and the commits of the others change nothing."""
     for epoch, tasks in ((7, 4), (9, 1), (10, 2)):
         staged = staged_by_all(trial, epoch, tasks)
         trial.check("with an epoch staged by all tasks and committed by none")
@@ -259,10 +259,10 @@ def tasks_commit_at_once(trial: StagedTrial) -> None:
     """At each line of a task's commit another task commits the same epoch."""
     tasks = [trial.sink(index) for index in range(2)]
     code = trial.own_code(tasks[0])
-    handles = [handle for _, handle, _ in told(trial, staged_by_all(trial, 1, 2))]
+    handles = [handle for _, handle, _ in counted(trial, staged_by_all(trial, 1, 2))]
     places = code.places(lambda: trial.commit(tasks[0], 1, handles[0]))
     for epoch, place in enumerate(places, 2):
-        handles = [handle for _, handle, _ in told(trial, staged_by_all(trial, epoch, 2))]
+        handles = [handle for _, handle, _ in counted(trial, staged_by_all(trial, epoch, 2))]
         one, other = (trial.sink(index) for index in range(2))
         both = Meanwhile(partial(attempted, partial(other.commit, epoch, handles[1])))
         text = f"commit({epoch}) of a task, which waits at {where(place)} while another task commits"
@@ -276,8 +276,8 @@ def tasks_commit_at_once(trial: StagedTrial) -> None:
         trial.check(text)
 
 
-def told(trial: StagedTrial, staged: list[tuple[int, Any, list[Any]]]) -> list[tuple[int, Any, list[Any]]]:
-    """Tell the trial that the rows of all tasks become visible."""
+def counted(trial: StagedTrial, staged: list[tuple[int, Any, list[Any]]]) -> list[tuple[int, Any, list[Any]]]:
+    """Let the rows of all tasks be visible from now on."""
     trial.now_visible(row for _, _, rows in staged for row in rows)
     return staged
 

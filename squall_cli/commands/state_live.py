@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 OVER: Final = tuple(state for state in TopologyState if state.asks == "stop")
 #: How many workers are asked at a time.
 AT_ONCE: Final = 8
-#: How the text begins that an export writes for an object whose class it cannot import.
-GONE: Final = "<cannot be read: "
 NO_ANSWER: Final = (
     "{worker} on {host} does not answer: it is starting, its process is stopped, or a call holds Python's own lock (the GIL);"
     " `squall status {name}` says which if the worker stays silent"
@@ -165,8 +163,4 @@ def nothing_found(
         return f"{component} has no state {only!r}, and the key {key} no timer of this name{there}"
     what = f"state {only!r}" if only else "state"
     hint = '7 and "7" are two keys: write keys as `squall state export` writes them'
-    if GONE in key:
-        hint = (
-            "its class could not be imported where it was exported, and running tasks have the object itself"
-        )
     return f"{component} has no {what} for the key {key} at the moment ({hint})"

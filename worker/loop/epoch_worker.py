@@ -178,27 +178,19 @@ class EpochWorker(Worker):
         self.close_tasks(self.lasting_spouts())
         self.open_tasks([row for row in self.plan.own_tasks if row[0] not in self.tasks])
 
-    def divides_otherwise(self, message: RestoreTask) -> bool:
-        """Return whether the tasks here, and the ways of their tuples, are those of another number of key groups than that of
-        the last commit: the configuration names none, and what was committed has become known."""
-        return replace(self.plan, groups=message.groups).key_groups != self.plan.key_groups
-
-    def divide_as(self, message: RestoreTask, fresh: bool) -> None:
-        """Make all tasks again, and the ways of their tuples, with the number of key groups of the last commit. No task has run
-        yet, in any worker: the coordinator lets them run when all have begun with the commit."""
+    def divide_as(self, plan: WorkerPlan, fresh: bool) -> None:
+        """Make all tasks again, and the ways of their tuples, with the number of key groups of the last commit: the
+        configuration names none, and what was committed has become known. No task has run yet, in any worker: the coordinator lets them run
+        when all have begun with the commit. `fresh`: whether no task here has begun with one."""
         if not fresh:
             self.end(
-                SquallError(
-                    f"the last commit has {message.groups:,} key groups, and an earlier one had others"
-                )
+                SquallError(f"the last commit has {plan.groups:,} key groups, and an earlier one had others")
             )
             return
-        self.plan = self.environment.plan = self.completion.plan = self.epochs.plan = replace(
-            self.plan, groups=message.groups
-        )
+        self.plan = self.environment.plan = self.completion.plan = self.epochs.plan = plan
         self.close_tasks()
         self.epochs.participants.clear()  # what `open` has emitted comes again
-        self.open_tasks(self.plan.own_tasks)
+        self.open_tasks(plan.own_tasks)
 
     def stop(self) -> None:
         self.calls.stop()
@@ -302,8 +294,9 @@ class EpochWorker(Worker):
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
                     fresh, self.fresh = self.fresh, False
-                    if self.divides_otherwise(message):
-                        self.divide_as(message, fresh)
+                    plan = replace(self.plan, groups=message.groups)
+                    if plan.key_groups != self.plan.key_groups:
+                        self.divide_as(plan, fresh)
                         continue
                     if not fresh:
                         self.renew(message)
