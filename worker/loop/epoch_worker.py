@@ -180,8 +180,8 @@ class EpochWorker(Worker):
 
     def divide_as(self, plan: WorkerPlan, fresh: bool) -> None:
         """Make all tasks again, and the ways of their tuples, with the number of key groups of the last commit: the
-        configuration names none, and what was committed has become known. No task has run yet, in any worker: the coordinator lets them run
-        when all have begun with the commit. `fresh`: whether no task here has begun with one."""
+        configuration names none, and what was committed has become known. No task has run yet, in any worker: the coordinator
+        lets them run when all have begun with the commit. `fresh`: whether no task here has begun with one."""
         if not fresh:
             self.end(
                 SquallError(f"the last commit has {plan.groups:,} key groups, and an earlier one had others")
