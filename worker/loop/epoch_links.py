@@ -50,7 +50,8 @@ class EpochLinks(Links):
         if worker == self.worker:
             self.arrive(batch)
         else:
-            self.send(worker, EpochFrame(self.epochs.rewind, batch))
+            epochs = self.epochs
+            self.send(worker, EpochFrame(epochs.rewind, batch, epochs.passed.get(batch.source.task, 0)))
 
     def send_barrier(self, barrier: EpochBarrier, targets: Iterable[int]) -> None:
         """Send a barrier to the other workers of its source's readers."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from squall.transport.frames import Batch, EpochBarrier, EpochFrame
+from squall.transport.frames import Batch, EpochBarrier, EpochFrame, Unsent
 from topology_api import SquallError, StateError
 from topology_api.tuples import Source
 from worker.epochs.messages import (
@@ -62,7 +62,7 @@ from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.staged_sink import StagedSinkTask
-from worker.tasks.unsent_rows import rows_in_outboxes
+from worker.tasks.unsent_rows import LostRow, give_up_row, rows_in_outboxes
 
 _log = logging.getLogger(__name__)
 
@@ -90,6 +90,9 @@ class EpochHost(OutsideHost, Protocol):
 
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
+
+    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
+        """Ack a tuple that will not be executed, in its trees: (root, edge) of each."""
 
 
 class Epochs:
@@ -128,6 +131,8 @@ class Epochs:
         #: Frames of a rewind whose first step their target has not taken yet.
         self.early: dict[int, list[EpochFrame]] = {}
         self.resumed: set[int] = set()
+        #: The last epoch whose barrier each task here has sent since the last rewind.
+        self.passed: dict[int, int] = {}
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
         #: The tasks whose snapshot is being encoded.
@@ -162,6 +167,7 @@ class Epochs:
         self.tasks.clear()
         self.by_name.clear()
         self.resumed.clear()
+        self.passed.clear()
         self.marked.clear()
         self.encoding.clear()
         self.end_marks.clear()
@@ -236,10 +242,13 @@ class Epochs:
         for each in reached:
             # As they are now: what has left since the task reached the marker is in front of the barrier.
             try:
-                each.content.outboxes = rows_in_outboxes(task.emitter, task.epochs.names)
+                each.content.outboxes, lost = rows_in_outboxes(task.emitter, task.epochs.names)
             except StateError as error:
                 self.host.end(error)
                 return
+            for row in lost:
+                give_up_row(task, row)
+                self.host.settle(row.trees)
             if each.data is not None and not each.data.whole:
                 assert isinstance(task, EpochBoltTask)
                 self.encoding[task.id] = task
@@ -319,12 +328,28 @@ class Epochs:
 
     def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
         """Send a barrier to the tasks that read this one, unless its end marks are there: inner edges of cycles have none."""
+        self.passed[task.id] = barrier.epoch
         if task.ended and task.spec.id not in self.plan.cycle_of:
             return
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
             self.accept(target, sent)
         self.links.send_barrier(sent, self.plan.barrier_targets(task.spec.id))
+
+    def unsent(self, lost: Unsent) -> None:
+        """A tuple that was emitted here cannot travel to another worker. It becomes a dead letter of the epoch in which it was
+        sent; if its task's part of this one has ended already, because the other worker could not be reached, all tasks return
+        to the last commit, and do what they did since once more.
+        """
+        task = self.tasks.get(lost.task)
+        if lost.rewind != self.rewind or lost.rewind < self.oldest or task is None or lost.source is None:
+            return  # void
+        if lost.epoch != self.passed.get(lost.task, 0):
+            self.perform(task, self.participants[task.id].frame_lost(lost.rewind))
+            return
+        row = LostRow(lost.source, self.names[lost.target], tuple(lost.values), lost.trees)
+        give_up_row(task, row, lost.error)
+        self.host.settle(row.trees)
 
     # Messages and effects.
 
