@@ -88,6 +88,8 @@ class Settings:
     long: float = 0.15
     #: After how many records the log is trimmed, at least.
     trim_every: int = 8
+    #: How many emissions of a spout task may wait for their commit.
+    most_uncommitted: int = 1_000_000
 
 
 @dataclass

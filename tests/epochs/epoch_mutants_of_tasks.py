@@ -34,6 +34,18 @@ def constant(value: Any) -> Callable[[Any], Any]:
 # Tasks.
 
 
+def asks_once(old: Any) -> Any:
+    """A task that has asked for a commit never asks again."""
+
+    def method(self: Participant, *args: Any) -> Any:
+        asked = self.asked
+        found = old(self, *args)
+        self.asked = asked
+        return found
+
+    return method
+
+
 def admit_all(old: Any) -> Any:
     """Frames of older rewind numbers are executed."""
 

@@ -347,6 +347,9 @@ class SimulatedTask:
         emissions = self.participant.emissions
         if self.stopped or self.blocked():
             return
+        if emissions.uncommitted >= self.cluster.settings.most_uncommitted:
+            self.cluster.run_effects(self, self.participant.needs_commit())
+            return
         again = emissions.next_again()
         if again is not None:
             number = int(again[1])

@@ -114,7 +114,13 @@ class TaskActive(Struct, frozen=True, tag=True):
     ended: bool = False
 
 
-ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive
+class EpochWanted(Struct, frozen=True, tag=True):
+    """The task can do nothing before the next commit: end the open epoch, unless one ends already."""
+
+    rewind: int
+
+
+ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted
 
 # Envelopes.
 

@@ -31,6 +31,7 @@ from worker.epochs.messages import (
     CommitApplied,
     EpochCommitted,
     EpochsOver,
+    EpochWanted,
     LinkItem,
     RestoreTask,
     ResumeTask,
@@ -220,6 +221,8 @@ class Participant:
         self.epoch = 0
         self.applied = 0
         self.ending: Ending | None = None
+        #: Whether the coordinator was asked to end the open epoch.
+        self.asked = False
         #: Whether a process before this one may have emitted what is in the snapshot.
         self.new = True
 
@@ -261,7 +264,7 @@ class Participant:
         """Step one: stop, and return to the last commit: in memory, or by reading snapshots. Void handles are aborted."""
         self.rewind = message.rewind
         self.phase = TaskPhase.RESTORING
-        self.ending = None
+        self.ending, self.asked = None, False
         effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
         self.emissions.rewind()
         self.files = self.choose_files(message.files)
@@ -339,6 +342,13 @@ class Participant:
 
     # The end of an epoch.
 
+    def needs_commit(self) -> list[TaskEffect]:
+        """The task can do nothing before the next commit: ask, once, that the open epoch ends, unless it has ended here."""
+        if self.asked or self.emissions.closed or self.phase is not TaskPhase.RUNNING:
+            return []
+        self.asked = True
+        return [self.to_coordinator(EpochWanted(self.rewind))]
+
     def end_epoch(
         self,
         marker: SnapshotMarker,
@@ -351,7 +361,7 @@ class Participant:
     ) -> list[TaskEffect]:
         """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
         staged sink is preparing its handle, see `prepared`. `data`: has the parts; if some are missing, see `encoded`."""
-        epoch = marker.epoch
+        epoch, self.asked = marker.epoch, False
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation

@@ -21,7 +21,7 @@ from worker.epochs.coordinator import (
     TrimLog,
 )
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
-from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
+from worker.epochs.messages import EpochsOver, EpochWanted, RestoreTask, ResumeTask, TaskActive, ToCoordinator
 from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
 from worker.epochs.starting import FetchStart, NoSuchEpoch
@@ -113,6 +113,8 @@ class EpochLead:
 
     def message(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message of a task."""
+        if isinstance(message, EpochWanted) and message.rewind == self.coordinator.view.rewind:
+            self.active_elsewhere = True  # its report of that may come later
         if not isinstance(message, TaskActive):
             self.perform(self.coordinator.message(task, message, self.now()))
         elif message.rewind == self.coordinator.view.rewind:

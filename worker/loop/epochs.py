@@ -112,6 +112,7 @@ class Epochs:
         #: By task id. A task's participant lives as long as the process; the task does not.
         self.participants: dict[int, Participant] = {}
         self.tasks: dict[int, EpochTask] = {}
+        self.spouts: list[EpochSpoutTask] = []
         self.by_name: dict[str, int] = {}
         #: The names of the topology's tasks, in all workers.
         self.names: dict[int, str] = {}
@@ -159,12 +160,15 @@ class Epochs:
     def join(self, task: EpochTask, participant: Participant) -> None:
         """A task was made."""
         self.tasks[task.id] = task
+        if isinstance(task, EpochSpoutTask):
+            self.spouts.append(task)
         self.by_name[participant.task] = task.id
         self.participants[task.id] = participant
 
     def forget_objects(self) -> None:
         """All tasks were closed: others take their places, and begin with the last commit."""
         self.tasks.clear()
+        self.spouts.clear()
         self.by_name.clear()
         self.resumed.clear()
         self.passed.clear()
@@ -201,6 +205,9 @@ class Epochs:
         """Do what is due; return whether anything was done."""
         if not self.running:
             return False
+        for spout in self.spouts:
+            if spout.waits_for_commit:
+                self.perform(spout, self.participants[spout.id].needs_commit())
         took = self.take_markers() if self.marked else False
         return self.encode_slices() or took if self.encoding else took
 
