@@ -237,6 +237,12 @@ _TABLE = (
         _whole(1, _MAX_TUPLES, "tuples"),
     ),
     Option(
+        "topology.epoch.cycle.tuples", (int,), 100_000, "tuples", "topology",
+        "With topology.state.path: how many tuples may wait for a task on an edge that closes a cycle of bolts. At the limit "
+        "the spouts pause until half of them are executed; at twice the limit, further ones are dead letters.",
+        _whole(1, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
         "topology.epoch.keep", (int,), 10, "commits", "topology",
         "How many of the last commits are kept at topology.state.path.",
         _whole(1, 10_000, "commits"),

@@ -20,6 +20,7 @@ from worker.epochs import trimming
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
+from worker.epochs.cycle_bound import CycleBound
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.emissions import Emissions
 from worker.epochs.in_memory import InMemory
@@ -54,6 +55,9 @@ MUTANTS: Final[dict[str, Patch]] = {
     "a task that needs a commit does not ask": (Participant, "needs_commit", of_tasks.constant([])),
     "a task that needs a commit asks once": (Participant, "end_epoch", of_tasks.asks_once),
     "an epoch that is asked for ends at once": (Coordinator, "message", of_log.ends_when_asked),
+    "a cycle that has drained does not say so": (CycleBound, "changed", of_tasks.never_drained),
+    "letters of other epochs belong to the open one": (Participant, "epoch_of_next", of_tasks.constant(None)),
+    "letters behind the marker are not in the snapshot": (Parking, "close_late", of_tasks.constant([])),
     "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
     "a version on trial commits": (Coordinator, "commit", of_log.never_on_trial),
     "an epoch number is used again": (LogView, "begin_rewind", of_log.number_again),
@@ -125,6 +129,7 @@ LOG_MUTANTS: Final[dict[str, Patch]] = {
 QUICK: Final = frozenset(
     {
         "a commit does not wait for all snapshots",
+        "a cycle that has drained does not say so",
         "a return goes to the newest snapshot",
         "a return in memory forgets a file of the chain",
         "a return leaves what is void",
@@ -155,6 +160,8 @@ QUICK: Final = frozenset(
         "held frames are released early",
         "held tuples not in the snapshot",
         "keys go to other tasks than their rows",
+        "letters behind the marker are not in the snapshot",
+        "letters of other epochs belong to the open one",
         "outboxes not in the snapshot",
         "outcomes are dropped by a rewind",
         "outcomes before the commit",

@@ -91,6 +91,7 @@ class Story:
         limits = Random(f"limits {seed}")
         if limits.random() < 0.25:  # then epochs that are asked for have to end it in time
             settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
+        settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
         self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)
         self.random = random

@@ -1,7 +1,7 @@
 """Values that no snapshot can keep, in topologies whose state is at a path: each costs its own tuple, and nothing else.
 
-Such a tuple may be on its way between two tasks when an epoch ends, in the hands of a bolt, or still to be emitted again. It is a
-dead letter that names component, field and type; every other tuple counts once.
+Such a tuple may be on its way between two tasks when an epoch ends, in the hands of a bolt, or still to be emitted again. It
+is a dead letter that names component, field and type; every other tuple counts once.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ from worker.epochs.log import (
 from worker.epochs.messages import (
     BeginEpochEnd,
     CommitApplied,
+    CycleHolds,
     EpochCommitted,
     EpochsOver,
     EpochWanted,
@@ -258,8 +259,8 @@ class Coordinator:
         """Follow a message. One of another rewind number is refused, and with it every message of a process that was replaced:
         only the processes of the present assignment hear of the present number.
         """
-        if message.rewind != self.view.rewind or isinstance(message, TaskActive):
-            return []  # whether an epoch without activity is committed is for the caller to decide
+        if message.rewind != self.view.rewind or isinstance(message, TaskActive | CycleHolds):
+            return []  # whether an epoch without activity is committed, and spouts pause, is for the caller to decide
         if isinstance(message, EpochWanted):
             if self.phase is P.OPEN:  # the commit that is under way otherwise is the one that the task needs
                 self.next_begin = min(self.next_begin, now)

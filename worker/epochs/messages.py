@@ -70,7 +70,14 @@ class EpochsOver(Struct, frozen=True, tag=True):
     epoch: int
 
 
-ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver
+class HoldSpouts(Struct, frozen=True, tag=True):
+    """Spouts emit nothing from now on, for this reason; "": they go on."""
+
+    rewind: int
+    why: str
+
+
+ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver | HoldSpouts
 
 # From tasks to the coordinator.
 
@@ -120,7 +127,17 @@ class EpochWanted(Struct, frozen=True, tag=True):
     rewind: int
 
 
-ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted
+class CycleHolds(Struct, frozen=True, tag=True):
+    """So many tuples wait for the task on edges that close a cycle that spouts are to pause, as this text says; "": it has
+    executed half of them since."""
+
+    rewind: int
+    why: str
+
+
+ToCoordinator = (
+    TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted | CycleHolds
+)
 
 # Envelopes.
 

@@ -32,6 +32,7 @@ from worker.epochs.messages import (
     EpochCommitted,
     EpochsOver,
     EpochWanted,
+    HoldSpouts,
     LinkItem,
     RestoreTask,
     ResumeTask,
@@ -43,7 +44,7 @@ from worker.epochs.messages import (
     ToCoordinator,
     ToTask,
 )
-from worker.epochs.parking import Parking
+from worker.epochs.parking import Parked, Parking
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import Show, ShowAnswer, Showing
 from worker.epochs.snapshot_chain import SnapshotChain
@@ -221,6 +222,10 @@ class Participant:
         self.epoch = 0
         self.applied = 0
         self.ending: Ending | None = None
+        #: Why the spout of this task may emit nothing, although it is active: a cycle holds too many tuples; "": it may.
+        self.held = ""
+        #: The last marker that the task has reached since it returned to a commit.
+        self.reached = 0
         #: Whether the coordinator was asked to end the open epoch.
         self.asked = False
         #: Whether a process before this one may have emitted what is in the snapshot.
@@ -240,6 +245,9 @@ class Participant:
             return self.committed(message.epoch)
         if isinstance(message, EpochsOver):
             return self.over(message.epoch)
+        if isinstance(message, HoldSpouts):
+            self.held = message.why
+            return []
         if isinstance(message, BeginEpochEnd):
             running = self.phase is TaskPhase.RUNNING
             return self.into_inbox(self.alignment.begin(message.epoch, message.last)) if running else []
@@ -264,7 +272,7 @@ class Participant:
         """Step one: stop, and return to the last commit: in memory, or by reading snapshots. Void handles are aborted."""
         self.rewind = message.rewind
         self.phase = TaskPhase.RESTORING
-        self.ending, self.asked = None, False
+        self.ending, self.asked, self.held = None, False, ""
         effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
         self.emissions.rewind()
         self.files = self.choose_files(message.files)
@@ -296,6 +304,7 @@ class Participant:
         if snapshot is not None and not in_memory:
             snapshot = merge(found)
             self.in_memory.read(self.epoch, self.files, snapshot)
+        self.reached = 0
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
         taken = snapshot.resent if snapshot is not None else ()
         self.parking.restore(snapshot.parked if snapshot is not None else (), now, taken)
@@ -327,6 +336,29 @@ class Participant:
     def arrive(self, source: str, item: LinkItem) -> list[TaskEffect]:
         """An admitted item came from a source task, in the order in which it was sent."""
         return self.into_inbox(self.alignment.arrive(source, item))
+
+    def records(self, source: str) -> bool:
+        """Return whether what comes from a source now is a part of the snapshot of the epoch that ends."""
+        return source in self.alignment.open
+
+    def give_up_arriving(self, source: str, item: Any, failure: str) -> None:
+        """A tuple that came over the closing edge of a cycle will not be executed: it is a dead letter of the epoch in which it
+        was sent."""
+        epoch = self.epoch_of_next(source)
+        if epoch is None:
+            self.parking.give_up(Parked(item, 1, 0.0), failure)
+        else:
+            self.parking.give_up_in(epoch, item, failure)
+
+    def epoch_of_next(self, source: str) -> int | None:
+        """Return the epoch in which a source has sent what comes from it now; None: it is the one that is open here. The task
+        may not have reached a marker yet whose barriers are there, or the source may be ahead of others."""
+        alignment = self.alignment
+        if source in alignment.open:
+            return alignment.marked
+        if source in alignment.behind:
+            return alignment.epoch + 1
+        return alignment.marked + 1 if alignment.marked > self.reached else None
 
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
@@ -362,6 +394,7 @@ class Participant:
         """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
         staged sink is preparing its handle, see `prepared`. `data`: has the parts; if some are missing, see `encoded`."""
         epoch, self.asked = marker.epoch, False
+        self.reached = epoch
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
@@ -400,6 +433,8 @@ class Participant:
             return []
         ending.written = True
         snapshot = ending.snapshot
+        if late := self.parking.close_late(snapshot.epoch):
+            self.after_commit.add(EpochOutcome(snapshot.epoch, self.index, LETTERS, late))
         snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
         snapshot.fields = self.row_fields if snapshot.has_rows() else []

@@ -27,6 +27,7 @@ from worker.epochs.messages import (
 from worker.epochs.parking import ParkedLetter
 from worker.epochs.records import BadLog
 from worker.errors.reports import make_report
+from worker.loop.cycle_input import CYCLE_TUPLES
 from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_links import EpochLinks
 from worker.loop.epoch_mail import EpochMail
@@ -65,7 +66,7 @@ class EpochWorker(Worker):
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
-            self, self.links, self.mail, self.files, self.calls, self.now
+            self, self.links, self.mail, self.files, self.calls, self.now, int(conf[CYCLE_TUPLES])
         )
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
@@ -318,8 +319,8 @@ class EpochWorker(Worker):
         where = f"{lost.component}[{lost.task}]"
         self.end(
             StateError(
-                f"{where}: a tuple that has come from another worker cannot be read, and state would miss it: {lost.error}. With "
-                "topology.state.path all values must be such that pickle can carry them"
+                f"{where}: a tuple that has come from another worker cannot be read, and state would miss it: {lost.error}. "
+                "With topology.state.path all values must be such that pickle can carry them"
             )
         )
 

@@ -23,6 +23,7 @@ from worker.epochs.messages import (
     EndMark,
     EpochCommitted,
     EpochsOver,
+    HoldSpouts,
     LinkItem,
     RestoreTask,
     Rows,
@@ -49,6 +50,7 @@ from worker.epochs.participant import (
 )
 from worker.epochs.records import SnapshotFile
 from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.cycle_input import CycleInput, closes_cycle
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_outside import EpochOutside, OutsideHost
@@ -106,7 +108,9 @@ class Epochs:
         files: EpochFiles,
         calls: StoreCalls,
         now: Callable[[], float],
+        cycle_tuples: int,
     ) -> None:
+        """`cycle_tuples`: how many tuples may wait for a task on edges that close a cycle."""
         self.host, self.links, self.mail = host, links, mail
         self.files, self.calls, self.now = files, calls, now
         #: By task id. A task's participant lives as long as the process; the task does not.
@@ -148,6 +152,7 @@ class Epochs:
             lambda: sum(activity_of(task) for task in self.tasks.values()),
             lambda ended: mail.to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended)),
         )
+        self.cycle_input = CycleInput(cycle_tuples, now, self.perform, host.settle)
         self.outside = EpochOutside(host, mail, now, lambda: self.participants, self.tasks, self.perform)
 
     @property
@@ -172,6 +177,7 @@ class Epochs:
         self.by_name.clear()
         self.resumed.clear()
         self.passed.clear()
+        self.cycle_input.restart()
         self.marked.clear()
         self.encoding.clear()
         self.end_marks.clear()
@@ -282,6 +288,10 @@ class Epochs:
             item: LinkItem = EndMark()
         else:
             item = Rows((batch,))
+            if closes_cycle(batch):
+                task = self.tasks[batch.target]
+                assert isinstance(task, EpochBoltTask)
+                self.cycle_input.arrive(task, self.participants[task.id], source, batch)
         self.perform(self.tasks[batch.target], self.participants[batch.target].arrive(source, item))
 
     def admit(self, frame: EpochFrame) -> None:
@@ -343,6 +353,12 @@ class Epochs:
             self.accept(target, sent)
         self.links.send_barrier(sent, self.plan.barrier_targets(task.spec.id))
 
+    def executed(self, batch: Batch) -> None:
+        """A batch that came over an edge which closes a cycle was executed."""
+        task = self.tasks.get(batch.target)
+        if isinstance(task, EpochBoltTask):
+            self.cycle_input.executed(task, self.participants[task.id], len(batch.rows))
+
     def unsent(self, lost: Unsent) -> None:
         """A tuple that was emitted here cannot travel to another worker. It becomes a dead letter of the epoch in which it was
         sent; if its task's part of this one has ended already, because the other worker could not be reached, all tasks return
@@ -385,6 +401,9 @@ class Epochs:
         elif isinstance(message, EpochCommitted):
             self.ending = None
             self.halted = self.halted or message.epoch == self.last_epoch
+        elif isinstance(message, HoldSpouts):
+            for spout in self.spouts:
+                spout.held = message.why
         elif isinstance(message, EpochsOver):
             self.over = True
 

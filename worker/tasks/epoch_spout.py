@@ -81,6 +81,8 @@ class EpochSpoutTask(SpoutTask):
     reached: list[ReachedMarker]
     #: Whether the last epoch of the assignment has ended: then the task emits nothing.
     halted: bool
+    #: Why the task emits nothing, although it is active: a cycle holds too many tuples; "": it may emit.
+    held: str
     #: Whether this object has been through a rewind.
     survived: bool
     #: Whether calls of `ack` are being made.
@@ -96,6 +98,7 @@ class EpochSpoutTask(SpoutTask):
         self.emitter.keep_in(setup.emissions)
         self.markers, self.reached = [], []
         self.halted = self.survived = False
+        self.held = ""
         self.acking = False
         self.last_position = None
         if isinstance(self.emissions, PickledEmissions):
@@ -148,6 +151,7 @@ class EpochSpoutTask(SpoutTask):
         self.markers.clear()
         self.reached.clear()
         self.halted = self.blocked = self.ended = False
+        self.held = ""
         self.forget_unsent()
 
     def forget_contents(self) -> None:
@@ -260,7 +264,7 @@ class EpochSpoutTask(SpoutTask):
         return self.emissions.uncommitted >= self.epochs.most_uncommitted
 
     def at_limit(self) -> bool:
-        return self.halted or super().at_limit() or self.waits_for_commit
+        return self.halted or bool(self.held) or super().at_limit() or self.waits_for_commit
 
     def may_emit(self, now: float) -> bool:
         if self.yielded and self.rewindable:

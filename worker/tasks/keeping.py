@@ -33,8 +33,8 @@ from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
 from worker.tasks.task import TaskSetup
 from worker.tasks.unsent_rows import can_be_kept
 
-#: `Tuple._more` of a tuple that became a dead letter while the bolt held it: what the bolt does with it has no effect, and what it
-#: emits for it alone is dropped.
+#: `Tuple._more` of a tuple that became a dead letter while the bolt held it: what the bolt does with it has no effect, and what
+#: it emits for it alone is dropped.
 FORGOTTEN: Final = ((0, 0),)
 
 
@@ -78,8 +78,8 @@ class KeepingEmitter(HoldingEmitter):
         super().drop()
 
     def drop_failed(self, failed: Collection[int]) -> None:
-        """Drop what the call has emitted for tuples that it has failed, or that are dead letters, and for no others. `failed`: ids
-        of the objects of failed ones."""
+        """Drop what the call has emitted for tuples that it has failed, or that are dead letters, and for no others. `failed`:
+        ids of the objects of failed ones."""
         kept = [
             held
             for held, named in zip(self.held, self.named)

@@ -83,8 +83,8 @@ def item_of(
 
 
 def emission_item(source: Source, row: tuple[Any, ...], where: str, unkept: str = "") -> list[Any]:
-    """Return an emission as the item of a dead letter, which cannot be sent again. `where`: for the reason. `unkept`: the reason
-    if pickle can carry the values."""
+    """Return an emission as the item of a dead letter, which cannot be sent again. `where`: for the reason. `unkept`: the
+    reason if pickle can carry the values."""
     item = item_of(source.component, source.task, source.stream, row, source.fields, where)
     mark = mark_of(item)
     if not mark.unkept:

@@ -1,7 +1,7 @@
 """What a task has emitted and not sent: part of its snapshot, and put back when it returns to one.
 
-The call that has emitted a tuple stands. So a tuple whose values cannot be kept, or cannot travel, is not tried again: it becomes
-a dead letter of the task that emitted it, in the epoch to which its emission belongs.
+The call that has emitted a tuple stands. So a tuple whose values cannot be kept, or cannot travel, is not tried again: it
+becomes a dead letter of the task that emitted it, in the epoch to which its emission belongs.
 Must not know: links, files, when a snapshot is taken.
 """
 
@@ -97,7 +97,7 @@ def take_unkept(emitter: Emitter, box: Outbox, target: str) -> list[LostRow]:
 
 
 def give_up_row(task: EpochBoltTask | EpochSpoutTask, lost: LostRow, unkept: str = "") -> None:
-    """Make a dead letter of a tuple that a task has emitted. `unkept`: why its values cannot travel, although they can be kept."""
+    """Make a dead letter of a tuple that a task has emitted. `unkept`: why its values cannot travel, if they can be kept."""
     item = emission_item(lost.source, lost.values, task.emitter.where(), unkept)
     why = mark_of(item).unkept
     text = f"emitted for {lost.target} on stream {lost.source.stream!r}, and never sent: {why}"
