@@ -20,10 +20,10 @@ def take_closing(task: SimulatedTask, source: str, item: LinkItem) -> LinkItem:
     """Something has come to a task; return what of it enters."""
     if not isinstance(item, Rows) or not task.is_closing(source):
         return item
-    taken = task.bound.take(len(item.rows))
+    taken = task.bound.admit(len(item.rows))
     for row in item.rows[taken:]:
         task.participant.give_up_arriving(source, row, "no room")
-    tell(task)
+    report_change(task)
     return Rows(item.rows[:taken])
 
 
@@ -31,10 +31,10 @@ def left(task: SimulatedTask, source: str, rows: int) -> None:
     """A task has executed rows."""
     if task.is_closing(source):
         task.bound.executed(rows)
-        tell(task)
+        report_change(task)
 
 
-def tell(task: SimulatedTask) -> None:
+def report_change(task: SimulatedTask) -> None:
     """Say to the coordinator whether the spouts are to pause."""
     bound = task.bound
     if bound.changed(task.line.now):

@@ -56,7 +56,7 @@ MUTANTS: Final[dict[str, Patch]] = {
     "a task that needs a commit asks once": (Participant, "end_epoch", of_tasks.asks_once),
     "an epoch that is asked for ends at once": (Coordinator, "message", of_log.ends_when_asked),
     "a cycle that has drained does not say so": (CycleBound, "changed", of_tasks.never_drained),
-    "letters of other epochs belong to the open one": (Participant, "epoch_of_next", of_tasks.constant(None)),
+    "letters of other epochs belong to the open one": (Alignment, "epoch_of_next", of_tasks.constant(None)),
     "letters behind the marker are not in the snapshot": (Parking, "close_late", of_tasks.constant([])),
     "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
     "a version on trial commits": (Coordinator, "commit", of_log.never_on_trial),

@@ -28,6 +28,7 @@ from tests.local_cluster.words_with_state import (
     snapshots_at,
 )
 from topology_api import BatchBolt, Bolt, Fields, Spout, Topology, TopologyBuilder, Tuple
+from worker.tasks.epoch_spout import PickledEmissions
 
 TOTAL = 120
 #: Of which numbers the tuple has a lock.
@@ -152,6 +153,25 @@ def test_so_is_one_of_a_spout(tmp_path: Path) -> None:
         check(cluster, letters)
         assert letters and {letter.component for letter in letters} == {"words"}
         assert cluster.status("words").components["words"].acked == TOTAL
+
+
+def test_what_a_spout_is_to_emit_again_and_cannot_be_kept_is_given_up_and_acked_with_its_epoch() -> None:
+    given_up: list[Any] = []
+    emissions = PickledEmissions(rewindable=False)
+    emissions.give_up = given_up.append
+    unkept = threading.Lock()
+    for number, value in enumerate((0, unkept, 2)):
+        emissions.add(number if number else unkept, ("default", 0, (value,)))
+    emissions.close(1)
+    emissions.rewind()
+    emissions.close(2)
+    content = emissions.content()
+    assert [values for _, (_, _, values) in given_up] == [(unkept,)]
+    assert [message_id for message_id, _ in emissions.again] == [unkept, 2]
+    after = PickledEmissions(rewindable=False)
+    after.restore(content)
+    assert list(after.again) == [(None, ("default", 0, (0,))), (2, ("default", 0, (2,)))]
+    assert emissions.commit(2) == [1]
 
 
 @pytest.mark.parametrize("bolt", [Holds(), GathersLocks()], ids=["rich bolt", "batch bolt"])

@@ -4,27 +4,24 @@ that live return to a commit in memory, and are as if they had read it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
 
-from squall.transport.frames import Unsent
 from squall.values import Incarnation
 from tests.local_cluster.cycle_of_words import Around, around, wanted_visits
 from tests.local_cluster.keeping_words import Async, AsyncRich, Batches, Gathers
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
-from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
+from topology_api import Bolt, Context, Spout, TopologyBuilder
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.task_table import TaskTable
 from worker.state import contents
 from worker.state.keys import canonical
 from worker.tasks.stateful_bolt import StatefulBoltTask
-from worker.tracking.dead_letters import MemoryLetters
 
 pytestmark = pytest.mark.usefixtures("returns")
 
@@ -373,106 +370,6 @@ def test_a_worker_that_dies_when_all_is_done_ends_again(tmp_path: Path, phase: s
     net.restart("b")
     assert net.run(30, net.settled)
     assert problems_of(net) == []
-
-
-class Odd:
-    """Cannot be pickled."""
-
-    def __reduce__(self) -> Any:
-        raise TypeError("odd")
-
-
-class Spoiled:
-    """Cannot be unpickled."""
-
-    def __reduce__(self) -> Any:
-        return spoil, ()
-
-
-def spoil() -> None:
-    raise RuntimeError("spoiled")
-
-
-class Sends(Pass):
-    outputs = Fields("word", "number", "extra")
-
-    def __init__(self, extra: type) -> None:
-        super().__init__()
-        self.extra = extra
-
-    def execute(self, tup: Tuple) -> None:
-        self.emit((tup["word"], tup["number"], self.extra() if tup["number"] == 77 else None))
-
-
-def test_a_value_that_cannot_be_read_ends_its_worker_instead_of_being_missed(tmp_path: Path) -> None:
-    net = net_of(tmp_path, InMemory(), between=Sends(Spoiled))
-    net.start()
-    net.run(5)
-    [problem, *_] = problems_of(net)
-    assert "a tuple that has come from another worker cannot be read, and state would miss it" in problem
-
-
-def without_77(total: int) -> dict[str, tuple[int, int]]:
-    return {
-        word: (2 * times, 2 * sum_)
-        for word, (times, sum_, *_) in expected([each for each in range(total) if each != 77]).items()
-    }
-
-
-@pytest.mark.parametrize("codec", ["pickle", pytest.param("msgpack", marks=pytest.mark.soak)])
-def test_a_value_that_cannot_travel_is_a_letter_of_its_producer_and_the_rest_counts(
-    tmp_path: Path, codec: str
-) -> None:
-    """Also where pickle could carry it, and the topology's codec cannot; and after a failure."""
-    letters = MemoryLetters()
-    extra = Odd if codec == "pickle" else object
-    conf = {"topology.transport.codec": codec}
-    net = net_of(tmp_path, InMemory(), between=Sends(extra), conf=conf)
-
-    def keep_letters() -> None:
-        for node in net.nodes.values():
-            node.worker.environment.letters = lambda task: letters  # type: ignore[assignment]
-
-    net.start()
-    keep_letters()
-    net.run(0.4)
-    net.kill("c")
-    net.restart("c")
-    keep_letters()
-    assert net.run(
-        20,
-        lambda: bool(problems_of(net)) or (len(letters.letters) == 2 and counts_of(net) == without_77(300)),
-    )
-    assert problems_of(net) == []
-    net.run(2)
-    assert counts_of(net) == without_77(300) and len(letters.letters) == 2
-    for letter in letters.letters.values():
-        assert (letter.component, letter.source, letter.values[:2]) == ("pass", "pass", ("w0", 77))
-        assert "extra" in letter.why_no_values
-        assert "never sent" in (letter.failure.error or "")
-
-
-def test_a_tuple_that_turns_out_too_late_not_to_travel_brings_a_rewind(tmp_path: Path) -> None:
-    """Its epoch may be committed already, so a letter of a later epoch could be lost, and the tuple with it."""
-    net = net_of(tmp_path, InMemory())
-    net.start()
-    net.run(1)
-    worker = net.nodes["b"].worker
-    assert isinstance(worker, EpochWorker)
-    [task, *_] = worker.tasks.values()
-    [source] = [each.source for each in task.emitter.boxes()][:1]
-    before, passed = worker.epochs.rewind, worker.epochs.passed[task.id]
-    count = next(row.task for row in net.tasks if row.component == "count")
-    late = Unsent(
-        "pass", task.id, ("w0", 1), "odd", -1, count, source=source, rewind=before, epoch=passed - 1
-    )
-    worker.epochs.unsent(replace(late, rewind=before - 1))  # of before the last rewind: void
-    net.run(0.1)
-    assert worker.epochs.rewind == before
-    worker.epochs.unsent(late)
-    run(net, 20, 300)
-    assert worker.epochs.rewind > before
-    assert not any(participant.parking.letters for participant in worker.epochs.participants.values())
 
 
 def test_after_a_rewind_an_inactive_topology_is_still_inactive(tmp_path: Path) -> None:

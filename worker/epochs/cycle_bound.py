@@ -31,7 +31,7 @@ class CycleBound:
         #: How many tuples have become dead letters since then.
         self.given_up = 0
 
-    def take(self, tuples: int) -> int:
+    def admit(self, tuples: int) -> int:
         """So many tuples have come; return how many of them may wait here. The others become dead letters."""
         taken = max(0, min(tuples, MOST_OVER * self.limit - self.waiting))
         self.waiting += taken

@@ -224,8 +224,6 @@ class Participant:
         self.ending: Ending | None = None
         #: Why the spout of this task may emit nothing, although it is active: a cycle holds too many tuples; "": it may.
         self.held = ""
-        #: The last marker that the task has reached since it returned to a commit.
-        self.reached = 0
         #: Whether the coordinator was asked to end the open epoch.
         self.asked = False
         #: Whether a process before this one may have emitted what is in the snapshot.
@@ -304,7 +302,6 @@ class Participant:
         if snapshot is not None and not in_memory:
             snapshot = merge(found)
             self.in_memory.read(self.epoch, self.files, snapshot)
-        self.reached = 0
         self.alignment.restore(snapshot.ended if snapshot is not None else ())
         taken = snapshot.resent if snapshot is not None else ()
         self.parking.restore(snapshot.parked if snapshot is not None else (), now, taken)
@@ -337,28 +334,14 @@ class Participant:
         """An admitted item came from a source task, in the order in which it was sent."""
         return self.into_inbox(self.alignment.arrive(source, item))
 
-    def records(self, source: str) -> bool:
-        """Return whether what comes from a source now is a part of the snapshot of the epoch that ends."""
-        return source in self.alignment.open
-
     def give_up_arriving(self, source: str, item: Any, failure: str) -> None:
         """A tuple that came over the closing edge of a cycle will not be executed: it is a dead letter of the epoch in which it
         was sent."""
-        epoch = self.epoch_of_next(source)
+        epoch = self.alignment.epoch_of_next(source)
         if epoch is None:
             self.parking.give_up(Parked(item, 1, 0.0), failure)
         else:
             self.parking.give_up_in(epoch, item, failure)
-
-    def epoch_of_next(self, source: str) -> int | None:
-        """Return the epoch in which a source has sent what comes from it now; None: it is the one that is open here. The task
-        may not have reached a marker yet whose barriers are there, or the source may be ahead of others."""
-        alignment = self.alignment
-        if source in alignment.open:
-            return alignment.marked
-        if source in alignment.behind:
-            return alignment.epoch + 1
-        return alignment.marked + 1 if alignment.marked > self.reached else None
 
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
@@ -394,7 +377,7 @@ class Participant:
         """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
         staged sink is preparing its handle, see `prepared`. `data`: has the parts; if some are missing, see `encoded`."""
         epoch, self.asked = marker.epoch, False
-        self.reached = epoch
+        self.alignment.reached = epoch
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation

@@ -58,10 +58,10 @@ class CycleInput:
         bound = self.bounds.get(task.id)
         if bound is None:
             bound = self.bounds[task.id] = CycleBound(self.limit)
-        if participant.records(source):
+        if participant.alignment.records(source):
             self.take_unkept(task, participant, source, batch)
         tuples = len(batch.rows)
-        taken = bound.take(tuples)
+        taken = bound.admit(tuples)
         if taken < tuples:
             first = bound.given_up == tuples - taken
             why = self.overflow(task, bound)
@@ -69,16 +69,16 @@ class CycleInput:
                 task.report(task.method, StateError(why))
                 _log.warning("%s", why)
             self.take_out(task, participant, source, batch, range(taken, tuples), why)
-        self.tell(task, participant, bound)
+        self.report_change(task, participant, bound)
 
     def executed(self, task: EpochBoltTask, participant: Participant, tuples: int) -> None:
         """A task has executed tuples of these edges."""
         bound = self.bounds.get(task.id)
         if bound is not None:
             bound.executed(tuples)
-            self.tell(task, participant, bound)
+            self.report_change(task, participant, bound)
 
-    def tell(self, task: EpochBoltTask, participant: Participant, bound: CycleBound) -> None:
+    def report_change(self, task: EpochBoltTask, participant: Participant, bound: CycleBound) -> None:
         """Say to the coordinator whether the spouts are to pause."""
         if bound.changed(self.now()):
             why = "" if bound.full_since is None else self.full(task, bound)
