@@ -1,4 +1,4 @@
-"""Limits of topologies whose state is at a path: what stands at one is told, and goes on as soon as that is possible."""
+"""Limits of topologies whose state is at a path: a spout that stands at one goes on as soon as a commit lets it."""
 
 from __future__ import annotations
 

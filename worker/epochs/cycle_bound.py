@@ -1,4 +1,4 @@
-"""How many tuples may wait on the edges that close a cycle: a bound without which a cycle could fill the memory.
+"""How many tuples may wait on the edges that close a cycle, so that no cycle can fill the memory.
 
 These edges take no credit, or the tasks of a cycle would wait for each other. So nothing slows down a cycle from inside, and
 the bound is kept from outside, in two steps:
