@@ -8,7 +8,7 @@ the bound is kept from outside, in two steps:
 | the limit | all spouts pause: nothing new enters | half of it has been executed at each such task |
 | twice the limit | the cycle makes more tuples than leave it: further ones become dead letters of the task | there is room |
 
-Nobody waits for a task of the cycle but spouts, which take barriers all the same: so what waits is executed, and epochs end.
+Only the spouts wait for a task of the cycle, and they take barriers all the same: so what waits is executed, and epochs end.
 Must not know: tasks, messages, how tuples become dead letters.
 """
 
@@ -32,14 +32,14 @@ class CycleBound:
         self.given_up = 0
 
     def admit(self, tuples: int) -> int:
-        """So many tuples have come; return how many of them may wait here. The others become dead letters."""
+        """Tuples have come; return how many of them may wait here. The others become dead letters."""
         taken = max(0, min(tuples, MOST_OVER * self.limit - self.waiting))
         self.waiting += taken
         self.given_up += tuples - taken
         return taken
 
     def executed(self, tuples: int) -> None:
-        """So many of those that waited have been executed, or will not be."""
+        """Tuples that waited have been executed, or will not be."""
         self.waiting -= tuples
 
     def changed(self, now: float) -> bool:

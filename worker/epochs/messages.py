@@ -128,8 +128,8 @@ class EpochWanted(Struct, frozen=True, tag=True):
 
 
 class CycleHolds(Struct, frozen=True, tag=True):
-    """So many tuples wait for the task on edges that close a cycle that spouts are to pause, as this text says; "": it has
-    executed half of them since."""
+    """The task has reached its limit of tuples that wait on edges which close a cycle, as this text says: spouts are to pause.
+    "": it has executed half of them since."""
 
     rewind: int
     why: str

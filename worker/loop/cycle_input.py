@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 #: The name of the option that bounds a cycle.
 CYCLE_TUPLES: Final = "topology.epoch.cycle.tuples"
-#: A task with so many dead letters in the open epoch asks for a commit: until then they are in its memory.
+#: A task with this number of dead letters in the open epoch asks for a commit: until then they are in its memory.
 MOST_LETTERS: Final = 1000
 
 Perform = Callable[[EpochBoltTask, list[TaskEffect]], None]
