@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 from local_cluster.collector import PACE
 from local_cluster.driver import RealTimeDriver, SimulatedDriver
 from local_cluster.engine import Engine
-from local_cluster.states import state_of
+from local_cluster.states import no_running_task, state_in_processes, state_of
 from local_cluster.virtual_host import VirtualHost, WorkerSettings
 from nimbus.lifecycle.cleanup import check_name
 from nimbus.submission.submission import Submission
@@ -245,16 +245,22 @@ class LocalCluster:
 
     def state(self, name: str, component: str, key: Any) -> dict[str, Any]:
         """Return copies of the states of a key in a StatefulBolt of a running topology: state -> value. A key of several fields
-        is a tuple. Raises SquallError in a cluster with processes, whose workers are out of reach."""
+        is a tuple. A worker process is asked, and answers between two calls of the task, mostly within a second; the wait ends
+        after four. Raises SquallError if no task of the component runs, or if the task that has the key does not answer."""
         engine = self._engine
         check_name(name)
-        if not isinstance(engine, Engine):
-            raise SquallError(
-                "state() reads the workers of this process: use LocalCluster() without processes=True"
-            )
-        if engine.registry.topologies.get(name) is None:
+        record = engine.registry.topologies.get(name)
+        if record is None:
             raise NoSuchTopology(name)
-        return self._driver.command(lambda: state_of(engine.host.workers(name), name, component, key))
+        if isinstance(engine, Engine):
+            host = engine.host
+            return self._driver.command(lambda: state_of(host.workers(name), name, component, key))
+        of_task = {row.task: row.component for row in record.tasks}
+        running = [(each, {of_task.get(task, "") for task in each.tasks}) for each in self.workers(name)]
+        asked = [(each.worker, each.directory) for each, components in running if component in components]
+        if not asked:
+            raise no_running_task(name, component, set().union(*(components for _, components in running)))
+        return state_in_processes(asked, component, key)
 
     def advance(self, seconds: float) -> None:
         """Advance simulated time by `seconds`, and run everything that becomes due in this time."""

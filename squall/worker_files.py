@@ -349,7 +349,7 @@ def read_stacks(directory: Path | str) -> WorkerStacks | None:
 
 def read_state_question(directory: Path | str) -> StateQuestion | None:
     """Return the last question about the state of a worker's tasks."""
-    return _read_struct(directory, STATE_QUESTION, StateQuestion)
+    return _read_struct(directory, STATE_QUESTION, StateQuestion, ("exact",))
 
 
 def read_live_state(directory: Path | str) -> WorkerState | None:

@@ -34,9 +34,10 @@ def ask_state(
     state: str = "",
     clock: Callable[[], float] = time.monotonic,
     pause: Callable[[float], object] = time.sleep,
+    exact: str = "",
 ) -> WorkerState | None:
-    """Return a worker's answer; None if the worker does not answer in time, or with a damaged file. `key`: JSON. Raises
-    `OSError` if the question cannot be written, and `QuestionsWait`."""
+    """Return a worker's answer; None if the worker does not answer in time, or with a damaged file. `key`: JSON. `exact`: see
+    `StateQuestion`. Raises `OSError` if the question cannot be written, and `QuestionsWait`."""
     end = clock() + PATIENCE
     lock = _LOCKS[hash(directory) % len(_LOCKS)]
     while not lock.acquire(blocking=False):
@@ -44,26 +45,24 @@ def ask_state(
             raise QuestionsWait("the worker answers other questions about its state at the moment: ask again")
         pause(PAUSE)
     try:
-        return _asked(directory, component, key, state, end, clock, pause)
+        return _asked(
+            directory, StateQuestion(time.time_ns(), component, key, state, exact), end, clock, pause
+        )
     finally:
         lock.release()
 
 
 def _asked(
     directory: Path,
-    component: str,
-    key: str,
-    state: str,
+    question: StateQuestion,
     end: float,
     clock: Callable[[], float],
     pause: Callable[[float], object],
 ) -> WorkerState | None:
-    number = time.time_ns()
-    question = StateQuestion(number, component, key, state)
     worker_files.write(directory, worker_files.STATE_QUESTION, question, 0o600)
     return wait_for_answer(
         lambda: worker_files.read_live_state(directory),
-        lambda answer: answer.number == number,
+        lambda answer: answer.number == question.number,
         end,
         clock,
         pause,

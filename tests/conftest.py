@@ -1,7 +1,8 @@
 """Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Spark session.
 
-In CI the examples are the same in every run, so that a failure there can be reproduced; elsewhere each run tries other ones,
-and failures are kept in `.hypothesis` and printed as a line to paste. There are no deadlines: machines differ.
+In CI the examples are the same in every run, so that a failure there can be reproduced, and half of the usual number;
+elsewhere each run tries other ones, and failures are kept in `.hypothesis` and printed as a line to paste. There are no
+deadlines: machines differ.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ __all__ = [
     "zookeeper_store",
 ]
 
-settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None)
+settings.register_profile("ci", derandomize=True, print_blob=True, deadline=None, max_examples=50)
 settings.register_profile("home", print_blob=True, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") == "true" else "home")
 #: For a Python that repeats tests (`--hypothesis-profile again`): a Python that breaks a property breaks it soon.

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import Bolt
-from topology_api.options import OPTIONS
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import Topology
 
@@ -16,6 +15,8 @@ STATE_WEBHDFS: Final = "topology.state.webhdfs"
 STATE_GROUPS: Final = "topology.state.groups"
 ACKING: Final = "topology.acking"
 EPOCH_SECS: Final = "topology.epoch.secs"
+#: How many key groups a new state has if the configuration names no number.
+DEFAULT_GROUPS: Final = 1024
 #: Seconds of an epoch in a topology without a staged sink.
 DEFAULT_SECS: Final = 1.0
 _WHY: Final = f"in a topology with {STATE_PATH}"
@@ -38,18 +39,24 @@ def groups_problems(
 ) -> Iterator[str]:
     """Yield each stateful bolt that has more tasks than there are key groups; nothing if no `topology.state.path` is set.
     `tasks`: component -> its number of tasks, where that is not the declared one."""
-    groups = conf.get(STATE_GROUPS)
-    if conf.get(STATE_PATH) is None or not isinstance(groups, int):
+    if conf.get(STATE_PATH) is None or STATE_GROUPS not in conf:
         return  # at `build()`, later settings may give them
+    groups = groups_of(conf)
     for spec in topology.bolts:
         count = (tasks or {}).get(spec.id, spec.parallelism)
         if has_key(spec.keeps) and count > groups:
             yield few_groups_problem(spec.id, count, groups)
 
 
+def named_groups(conf: Mapping[str, Any]) -> int | None:
+    """Return the number of key groups that a configuration names; None: that of the state, whatever it is."""
+    groups = conf.get(STATE_GROUPS)
+    return None if groups is None else int(groups)
+
+
 def groups_of(conf: Mapping[str, Any]) -> int:
-    """Return the number of key groups in a merged configuration, also if an earlier release has merged it."""
-    return int(conf.get(STATE_GROUPS, OPTIONS[STATE_GROUPS].default))
+    """Return the number of key groups of a new state."""
+    return named_groups(conf) or DEFAULT_GROUPS
 
 
 def has_key(keeps: Mapping[str, Any]) -> bool:
@@ -69,8 +76,8 @@ def few_groups_problem(bolt: str, tasks: int, groups: int) -> str:
 def other_groups_problem(before: int, now: int) -> str:
     """Return why a topology whose state has another number of key groups cannot go on from it."""
     return (
-        f"its state has {before:,} key groups, and {STATE_GROUPS} is {now:,} now: set it to {before} (the default is "
-        f"{OPTIONS[STATE_GROUPS].default}), or begin at another {STATE_PATH} (`--state FOLDER` takes the state along)"
+        f"its state has {before:,} key groups, and {STATE_GROUPS} is {now:,} now: leave it out, or begin at another "
+        f"{STATE_PATH} (`--state FOLDER` takes the state along)"
     )
 
 

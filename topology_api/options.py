@@ -211,10 +211,11 @@ _TABLE = (
         _or_null(webhdfs_problem, "by Java"),
     ),
     Option(
-        "topology.state.groups", (int,), 1024, "groups", "topology",
+        "topology.state.groups", (int, type(None)), None, "groups", "topology",
         "With topology.state.path: into how many groups the keys of each stateful bolt are divided. A group moves as a whole, "
-        "so no stateful bolt can have more tasks. Fixed once something is committed.",
-        _whole(1, MAX_GROUPS, "groups"),
+        "so no stateful bolt can have more tasks. Null: as many as the state has that is there, or else 1024. Fixed once "
+        "something is committed: another number is refused then.",
+        _or_null(_whole(1, MAX_GROUPS, "groups"), "the number of the state, or 1024"),
     ),
     Option(
         "topology.require", (str, type(None)), None, "", "topology",

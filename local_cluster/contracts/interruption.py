@@ -1,7 +1,7 @@
 """Interrupts a call at a line: there it raises, ends as in a killed process, or waits while something else happens.
 
-Lines are those of the connector's own code: the files in the folders of its class and of the classes it derives from. Must not
-know: what is called.
+Lines are those of the connector's own code: the files in the folders of its class and of the classes it derives from, and what
+else belongs to it. Must not know: what is called.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import linecache
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Any, Final
 
 import topology_api
@@ -40,10 +40,11 @@ class Fault(Exception):
 
 
 class OwnCode:
-    """The code of a connector's class."""
+    """The code of a connector's class, and of further modules."""
 
-    def __init__(self, kind: type) -> None:
+    def __init__(self, kind: type, further: Iterable[ModuleType] = ()) -> None:
         names: set[str] = set()
+        more = frozenset(str(module.__file__) for module in further)
         for each in kind.__mro__:
             if not each.__module__.startswith(f"{topology_api.__name__}.") and each is not object:
                 own = (
@@ -51,7 +52,7 @@ class OwnCode:
                 )
                 codes = (getattr(inspect.unwrap(part), "__code__", None) for part in own)
                 names |= {code.co_filename for code in codes if code is not None}
-        self.files = frozenset(names)
+        self.files = frozenset(names) | more
         self.folders = frozenset(str(Path(name).parent) for name in names if Path(name).is_absolute())
         self._known: dict[str, bool] = {}
 

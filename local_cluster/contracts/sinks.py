@@ -122,6 +122,12 @@ class SinkTrial(Generic[SinkT]):
             made.append(row)
         return made
 
+    def batch(self, sink: SinkT, count: int = 2) -> None:
+        """Let a task write a batch of new tuples that belongs to no epoch; from now on its rows must be visible."""
+        tuples = self.place.numbered.next(count)
+        self.calls.make("execute_batch", lambda: sink.execute_batch(tuples))
+        self.expected.update(tuple(tup.values) for tup in tuples)
+
     def now_visible(self, rows: Iterable[Any]) -> None:
         """From now on these rows must be visible, once each."""
         self.expected.update(self.values_of[id(row)][1] for row in rows)

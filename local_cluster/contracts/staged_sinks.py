@@ -8,13 +8,14 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import ModuleType
 from typing import Any
 
 from local_cluster.contracts.interruption import Fault, Killed, Meanwhile, OwnCode, Place, attempted, where
 from local_cluster.contracts.opened import COMPONENT
 from local_cluster.contracts.promises import Broken, try_all
 from local_cluster.contracts.sinks import SinkPlace, SinkTrial
-from topology_api import StagedSink
+from topology_api import CommittingSink, StagedSink
 from worker.epochs.sinks import heir_of, kept_handle
 
 #: The rows of an epoch that is larger than others.
@@ -27,6 +28,8 @@ def check_staged_sink(
     visible: Callable[[], Iterable[Any]],
     *,
     staged: Callable[[], int] | None = None,
+    whole_epochs: bool = False,
+    code: Iterable[ModuleType] = (),
 ) -> None:
     """Check that a StagedSink keeps its contract: each row is visible once, epoch by epoch, whatever is killed.
 
@@ -39,25 +42,42 @@ def check_staged_sink(
     visible: returns all rows that a reader of the place sees now, as tuples or dicts of the values, in any order.
     staged: returns how many things are staged, if you want to check that what killed processes have left is removed with the
         commit of a later epoch by the same task.
+    whole_epochs: the first commit of an epoch shows the rows of all its tasks together. In a topology all tasks have staged an
+        epoch before one of them commits it, so this is as right as rows that become visible task by task.
+    code: modules of the sink that are not in the folders of its class and base classes. Calls are interrupted at their
+        lines, too.
     """
     place = SinkPlace(StagedSink, make, values, visible)
-    promises = dict(PROMISES)
+    own = tuple(code)
+    try_all(place.name, promises_of(staged, whole_epochs), lambda: StagedTrial(place, own))
+
+
+def promises_of(
+    staged: Callable[[], int] | None, whole_epochs: bool
+) -> dict[str, Callable[[StagedTrial], None]]:
+    """Return the promises of a sink: see `check_staged_sink`."""
+    promises = {**PROMISES, **(TOGETHER if whole_epochs else APART)}
     if staged is not None:
         promises["what a killed process has left is removed with a later commit"] = partial(
             leftovers_are_removed, staged=staged
         )
-    try_all(place.name, promises, lambda: StagedTrial(place))
+    return promises
 
 
 class StagedTrial(SinkTrial[StagedSink]):
     """One try of one promise."""
 
-    def __init__(self, place: SinkPlace[StagedSink]) -> None:
+    def __init__(self, place: SinkPlace[StagedSink], code: Iterable[ModuleType] = ()) -> None:
         super().__init__(place)
+        self.code = code
         self.lineage = uuid.uuid4().hex[:16]
 
     def begin(self, sink: StagedSink) -> None:
         sink.lineage = self.lineage
+
+    def own_code(self, sink: StagedSink) -> OwnCode:
+        """Return the code at whose lines calls are interrupted."""
+        return OwnCode(type(sink), self.code)
 
     def stage(self, sink: StagedSink, epoch: int | None, rows: list[Any]) -> Any:
         """Return the handle, as it is in a commit."""
@@ -182,9 +202,9 @@ def tasks_are_apart(trial: StagedTrial) -> None:
         trial.check("after four tasks staged an epoch, and two committed it for all")
 
 
-def components_are_apart(trial: StagedTrial) -> None:
+def components_are_apart(trial: StagedTrial, tasks: int) -> None:
     names = (COMPONENT, f"{COMPONENT}-0", f"{COMPONENT}-1")
-    sinks = [trial.sink(0, name) for name in names] + [trial.sink(1)]
+    sinks = [trial.sink(0, name) for name in names] + [trial.sink(index) for index in range(1, tasks)]
     staged = []
     for sink in sinks:
         rows = trial.rows(sink)
@@ -210,10 +230,67 @@ def lineages_are_apart(trial: StagedTrial) -> None:
         trial.check("with epoch 1 of two lineages")
 
 
+def whole_epoch(trial: StagedTrial) -> None:
+    """Tasks stage an epoch; the first commit shows all of it, and the commits of the others change nothing."""
+    for epoch, tasks in ((7, 4), (9, 1), (10, 2)):
+        staged = staged_by_all(trial, epoch, tasks)
+        trial.check("with an epoch staged by all tasks and committed by none")
+        heirs = [trial.sink(index) for index in range(2)]
+        for index, handle, _ in staged:
+            trial.commit(heirs[heir_of(index, 2)], epoch, handle)
+            if index == 0:
+                trial.now_visible(row for _, _, rows in staged for row in rows)
+            trial.check(
+                f"after {tasks} task(s) staged an epoch, and two commit it for all, one after the other"
+            )
+
+
+def staged_by_all(trial: StagedTrial, epoch: int, tasks: int) -> list[tuple[int, Any, list[Any]]]:
+    """Return (index, handle, rows) of each task."""
+    staged = []
+    for index in range(tasks):
+        sink = trial.sink(index)
+        rows = trial.rows(sink)
+        staged.append((index, trial.stage(sink, epoch, rows), rows))
+    return staged
+
+
+def tasks_commit_at_once(trial: StagedTrial) -> None:
+    """At each line of a task's commit another task commits the same epoch."""
+    tasks = [trial.sink(index) for index in range(2)]
+    code = trial.own_code(tasks[0])
+    handles = [handle for _, handle, _ in counted(trial, staged_by_all(trial, 1, 2))]
+    places = code.places(lambda: trial.commit(tasks[0], 1, handles[0]))
+    for epoch, place in enumerate(places, 2):
+        handles = [handle for _, handle, _ in counted(trial, staged_by_all(trial, epoch, 2))]
+        one, other = (trial.sink(index) for index in range(2))
+        both = Meanwhile(partial(attempted, partial(other.commit, epoch, handles[1])))
+        text = f"commit({epoch}) of a task, which waits at {where(place)} while another task commits"
+        trial.calls.make(
+            text,
+            partial(attempted, partial(code.at, place, both.begin, partial(one.commit, epoch, handles[0]))),
+        )
+        both.end()
+        for sink, handle in ((other, handles[1]), (one, handles[0])):
+            trial.commit(sink, epoch, handle)
+        trial.check(text)
+
+
+def counted(trial: StagedTrial, staged: list[tuple[int, Any, list[Any]]]) -> list[tuple[int, Any, list[Any]]]:
+    """Let the rows of all tasks be visible from now on."""
+    trial.now_visible(row for _, _, rows in staged for row in rows)
+    return staged
+
+
 def without_epochs(trial: StagedTrial) -> None:
     trial.lineage = ""
     trial.around.without_epochs()
     sink = trial.sink()
+    if type(sink).execute_batch is not CommittingSink.execute_batch:
+        for _ in range(3):
+            trial.batch(sink)
+            trial.check("after execute_batch without topology.state.path")
+        return
     for _ in range(3):
         rows = trial.rows(sink)
         trial.commit(sink, None, trial.stage(sink, None, rows))
@@ -235,8 +312,8 @@ def large_epochs(trial: StagedTrial) -> None:
 
 def two_commit_at_once(trial: StagedTrial) -> None:
     """At each line of commit another process makes the same commit; one of the two may fail, and is made again."""
-    code = OwnCode(type(trial.sink()))
     sink = trial.sink()
+    code = trial.own_code(sink)
     rows = trial.rows(sink)
     handle = trial.stage(sink, 1, rows)
     trial.now_visible(rows)
@@ -259,7 +336,7 @@ def two_commit_at_once(trial: StagedTrial) -> None:
 def interrupted(trial: StagedTrial, killed: bool, story: Callable[[Interruption], None]) -> None:
     """Play a story once for each line of the call in it that is interrupted."""
     sink = trial.sink()
-    code = OwnCode(type(sink))
+    code = trial.own_code(sink)
     first = Interruption(trial, code, 1, killed)
     story(first)
     for epoch, place in enumerate(first.places, 2):
@@ -280,6 +357,8 @@ class Interruption:
         """Make a call which ends at the line; a killed process is followed by another one."""
         if self.place is None:
             self.places = self.code.places(call)
+            if self.killed:  # at the end of the call
+                self.sink = self.trial.sink()
             return
         end = "killed" if self.killed else "which raises"
         self.trial.calls.made.append(f"{name}({self.epoch}), {end} at {where(self.place)}")
@@ -313,6 +392,24 @@ def in_commit(each: Interruption) -> None:
     each.check("commit")
 
 
+def in_commit_of_all(each: Interruption) -> None:
+    """The commit of one of two tasks is interrupted; then the other one commits, and the first one or its heir."""
+    trial, epoch = each.trial, each.epoch
+    staged = staged_by_all(trial, epoch, 2)
+    before = trial.expected.copy()
+    trial.now_visible(row for _, _, rows in staged for row in rows)
+    each.interrupt("commit", lambda: each.sink.commit(epoch, kept_handle(staged[0][1])))
+    if (whole := trial.problem()) is not None:
+        after, trial.expected = trial.expected, before
+        if trial.problem() is not None:
+            raise Broken(f"after commit({epoch}) was interrupted, a part of the epoch is visible: {whole}")
+        trial.expected = after
+    trial.commit(trial.sink(1), epoch, staged[1][1])
+    each.check("commit")
+    trial.commit(each.sink, epoch, staged[0][1])
+    each.check("commit")
+
+
 def in_abort(each: Interruption) -> None:
     trial, epoch, sink = each.trial, each.epoch, each.sink
     handle = trial.stage(sink, epoch, trial.rows(sink))
@@ -343,8 +440,6 @@ PROMISES: Mapping[str, Callable[[StagedTrial], None]] = {
     "aborted rows never become visible, and abort may be made again": aborted_rows,
     "an epoch that is staged again is committed once": staged_again,
     "what is staged late by a stale process stays hidden": late_stage,
-    "tasks commit for others when parallelism shrinks": tasks_are_apart,
-    "sinks of one topology do not disturb each other": components_are_apart,
     "lineages do not disturb each other": lineages_are_apart,
     "rows without an epoch become visible": without_epochs,
     "two processes may commit at once": two_commit_at_once,
@@ -355,4 +450,19 @@ PROMISES: Mapping[str, Callable[[StagedTrial], None]] = {
     "commit may raise at any line": partial(interrupted, killed=False, story=in_commit),
     "abort may raise at any line": partial(interrupted, killed=False, story=in_abort),
     "large epochs are whole": large_epochs,
+}
+#: What holds if the rows of each task become visible with its own commit.
+APART: Mapping[str, Callable[[StagedTrial], None]] = {
+    "tasks commit for others when parallelism shrinks": tasks_are_apart,
+    "sinks of one topology do not disturb each other": partial(components_are_apart, tasks=2),
+}
+#: What holds if an epoch's rows of all tasks become visible together.
+TOGETHER: Mapping[str, Callable[[StagedTrial], None]] = {
+    "one commit shows the rows of all tasks": whole_epoch,
+    "sinks of one topology do not disturb each other": partial(components_are_apart, tasks=1),
+    "two tasks may commit at once": tasks_commit_at_once,
+    "a process may be killed while it commits for all": partial(
+        interrupted, killed=True, story=in_commit_of_all
+    ),
+    "a commit for all may raise at any line": partial(interrupted, killed=False, story=in_commit_of_all),
 }

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from squall.api.letters import LetterEntry
 from squall.cluster.records import Placement, TopologyRecord
+from squall.field_names import missing_fields, of_which_no
 
 #: The codec whose values may move to another host.
 MOVABLE: Final = "msgpack"
@@ -82,9 +83,12 @@ def problem_at_bolt(letter: LetterEntry, components: Mapping[str, Mapping[str, A
     if not any((each["source"], each["stream"]) == (letter.source, letter.stream) for each in read):
         return f"{letter.component} reads no stream {letter.stream!r} of {letter.source} any more"
     then, now = letter.fields, list(components[letter.source]["outputs"][letter.stream]["fields"])
-    if now == then:
+    if not (missing := missing_fields(then, now)):
         return ""
-    return f"the fields of stream {letter.stream!r} of {letter.source} are ({', '.join(now)}) now, and were ({', '.join(then)})"
+    return (
+        f"the fields of stream {letter.stream!r} of {letter.source} are ({', '.join(now)}) now, and were ({', '.join(then)}): "
+        f"the letter has no {of_which_no(missing)}"
+    )
 
 
 def problem_with(letter: LetterEntry, described: Mapping[str, Any] | None) -> str:

@@ -15,7 +15,7 @@ from nimbus.placement.tasks import count_tasks, number_tasks
 from nimbus.submission.submission import Submission
 from squall.cluster.records import TopologyRecord
 from squall.packages.state_paths import BadStart, StateStart
-from topology_api.epoch_rules import STATE_PATH, groups_of, groups_problems, other_groups_problem
+from topology_api.epoch_rules import STATE_PATH, groups_problems, named_groups, other_groups_problem
 from topology_api.errors import InvalidConfig
 from topology_api.state_types import keeping_problems
 
@@ -65,7 +65,12 @@ def problems_of_takeover(
             "and submit the new version then"
         )
         return
-    if (was_divided := groups_of(there.conf)) != (divided := groups_of(submission.conf)):
+    was_divided, divided = named_groups(there.conf), named_groups(submission.conf)
+    if was_divided is not None and divided not in (
+        None,
+        was_divided,
+    ):  # where none is named, only the workers know it
+        assert divided is not None
         yield other_groups_problem(was_divided, divided)
     old = {each["id"]: each for each in description["components"]}
     counts = count_tasks(there.tasks)

@@ -223,9 +223,10 @@ def get_key(
     With NAME, the running task that has the key is asked, so what you see may not be committed yet. With NAME and --epoch, or
     with PATH, the topology's folder is read; PATH without --epoch is the newest commit.
 
-    KEY is a JSON value, such as 7, null or ["a", 1]; a text that is no JSON is a text. Write a key as `squall state export`
-    writes it; for a key of several fields you may also give a KEY for each. Exit status 1 if the key has no state, a task or a
-    host could not be asked, or a snapshot is damaged.
+    KEY is a JSON value, such as 7, null or ["a", 1]; a text that is no JSON is a text, and so is '"7"'. An array stands for a
+    tuple, {"repr": TEXT} for a key that JSON does not have, such as bytes or an object of a class, by its repr: `squall state
+    export` writes keys so. For a key of several fields you may also give a KEY for each. Exit status 1 if the key has no state,
+    a task or a host could not be asked, or a snapshot is damaged.
 
     \b
     Examples:

@@ -21,8 +21,8 @@ QUICK: dict[str, object] = {
     "topology.max.spout.pending": 500,
 }
 #: Tuples a second of each spout task, and seconds between two bursts: the daemons need the processor more than the workers.
-RATE = 200.0
-BURST_SECS = 0.1
+RATE = 100.0
+BURST_SECS = 0.2
 
 
 class HeavyRelay(Relay):

@@ -31,7 +31,8 @@ from tests.zookeeper_servers import free_ports
 ROOT = Path(__file__).resolve().parents[2]
 #: Upper limit in seconds for everything that has no limit of its own.
 CAP = 60.0
-PACE = 0.05
+#: Seconds between two questions: each costs the Nimbus that answers some milliseconds of a processor.
+PACE = 0.15
 #: ZooKeeper's credentials, unless the site has others.
 CREDENTIALS = ("squall", "secret-of-tests")
 #: Liveness in seconds instead of half minutes, so that tests need not wait.

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeperServer) -> Iterator[ClusterRun]:
     """A cluster for all tests of this file; its ledger tells in the end that no tuple failed in any of them."""
-    with ledger_cluster(tmp_path_factory.mktemp("orderly"), zookeeper.servers, nimbuses=2, rate=500) as run:
+    with ledger_cluster(tmp_path_factory.mktemp("orderly"), zookeeper.servers, nimbuses=2, rate=200) as run:
         yield run
         run.drain()
         assert not run.total.failed and not run.total.orphaned, run.report()

@@ -11,7 +11,7 @@ from tests.epochs.epochs_run import run
 from tests.soak import soak_of
 
 #: Runs in the fast tests, and in the slow ones.
-FEW, MANY = 60, 200
+FEW, MANY = 60, 120
 
 
 def check_seeds(seeds: range, count: int) -> None:

@@ -35,7 +35,7 @@ FIELDS = Fields("number", "key", "text", "data")
 #: Seconds between two checks for the stop file.
 LOOK_EVERY = 0.05
 #: A single tuple costs its workers half a millisecond, mostly for waking up: so a spout waits until some are due.
-BURST_SECS = 0.05
+BURST_SECS = 0.1
 
 
 def values_of(number: int, keys: int, size: int) -> tuple[int, int, str, bytes]:
@@ -226,7 +226,7 @@ def ledger_topology(
     directory: Path | str,
     *,
     name: str = "ledger",
-    rate: float | None = 300.0,
+    rate: float | None = 200.0,
     keys: int = 64,
     size: int = 100,
     replay: Replay | None = None,

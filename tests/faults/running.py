@@ -34,7 +34,7 @@ from topology_api import NoSuchTopology
 #: Upper limit in seconds for everything that has no limit of its own.
 CAP = 60.0
 #: Seconds between two checks.
-PACE = 0.02
+PACE = 0.05
 #: Liveness in seconds instead of half minutes, so that tests need not wait.
 QUICK: Mapping[str, int] = {
     "topology.worker.timeout.secs": 3,

@@ -1,6 +1,6 @@
 """The core leaks nothing: memory stays flat while tuples are acked, fail, and go wrong in every possible way.
 
-720,000 tuples; `--soak 10` makes them 7.2 million.
+400,000 tuples; `--soak 10` makes them 4 million.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 MAIN = "from tests.faults.many_tuples import main; main()"
-TUPLES, WAVES = 720_000, 16
+TUPLES, WAVES = 400_000, 16
 #: Waves that fill the bounded stores: caches of keys, kept reports, free lists, histograms, tables of slots.
 WARM_UP = 3
-#: Allocations: a leak of one for each batch of a hundred tuples exceeds this; plain Python varies by up to 3,000.
+#: Allocations: a leak of one for each fifty tuples exceeds this; plain Python varies by up to 3,000.
 MOST_BLOCKS = 5_000
 #: Objects known to the garbage collector (frames, tracebacks, errors, dictionaries, tuples): each way of going wrong happens
-#: 1,800 times after the warm-up; the normal variation is tens.
+#: 1,000 times after the warm-up; the normal variation is tens.
 MOST_OBJECTS = 500
-#: Eight bytes a tuple would be 4.3 MB; the allocator itself varies by less than two.
+#: Sixteen bytes a tuple would be 4.8 MB; the allocator itself varies by less than two.
 MOST_BYTES = 4 << 20
 SECONDS = 900.0
 

@@ -93,7 +93,7 @@ class Chance:
 def test_any_faults_in_any_order_lose_no_acked_tuple(tmp_path: Path, seed: int, soak: float) -> None:
     links = Links()
     conf = {"topology.max.spout.pending": 200, "topology.message.timeout.secs": 5}
-    with ledger_run(tmp_path, Surroundings(slots=3, links=links), rate=1000.0, conf=conf) as run:
+    with ledger_run(tmp_path, Surroundings(slots=3, links=links), rate=400.0, conf=conf) as run:
         chance = Chance(run, links, round(seed * soak))
         run.last_for(12.0 * soak, 0.7, chance.step)
         chance.heal()

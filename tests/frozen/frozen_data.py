@@ -2,6 +2,7 @@
 
 The code of commit 6407a8e made them, by programs that the history has: `git show 75128b7c:tests/frozen/make_fixtures.py`.
 The code of commit `EPOCHS` made those of the state of topologies, by `git show 5f65495d:tests/frozen/make_epochs.py`.
+Those of states with key groups are of commit `GROUPS`, by `git show 8c0ed31b:tests/frozen/make_groups.py`.
 Must not know: their contents.
 """
 
@@ -15,6 +16,7 @@ from typing import Any, Final
 #: The commit whose code made them.
 COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
+GROUPS: Final = "3bccb53e"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 

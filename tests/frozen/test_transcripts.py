@@ -13,12 +13,17 @@ from tests.frozen.frozen_data import load
 from tests.frozen.transcript_hashes import BLOCK, KINDS, NAME, hash_of
 
 FROZEN: dict[str, Any] = load(NAME)
-#: Seeds of each kind that run here, and in one test.
-SEEDS, AT_ONCE = 40, 10
+#: Seeds of each kind that run here: all with `--soak`, and how many without it; and those of one test.
+SEEDS, USUAL, AT_ONCE = 40, 20, 10
 
 
 @pytest.mark.parametrize(
-    "first", [0, *(pytest.param(at, marks=pytest.mark.slow) for at in range(AT_ONCE, SEEDS, AT_ONCE))]
+    "first",
+    [
+        0,
+        *(pytest.param(at, marks=pytest.mark.slow) for at in range(AT_ONCE, USUAL, AT_ONCE)),
+        *(pytest.param(at, marks=pytest.mark.soak) for at in range(USUAL, SEEDS, AT_ONCE)),
+    ],
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_transcripts_are_as_before(kind: str, first: int) -> None:

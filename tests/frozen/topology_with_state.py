@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from topology_api import (
@@ -19,6 +20,11 @@ from topology_api import (
     Tuple,
     ValueState,
 )
+from worker.epochs.log import LogView
+from worker.epochs.records import SnapshotFile
+from worker.epochs.snapshot_files import TaskSnapshot, read_chain
+from worker.loop.epoch_store import EpochFiles
+from worker.routing.key_groups import GroupRange
 
 #: How many tuples the spouts emit before their folder is frozen, and in all.
 FIRST, ALL = 20, 30
@@ -130,3 +136,23 @@ def state_of(numbers: list[int]) -> dict[str, Any]:
         "kept": {number: str(number) for number in numbers},
         "rate": 1.5,
     }
+
+
+def newest_files(folder: Path) -> dict[str, SnapshotFile]:
+    """The snapshots of the last commit in a folder of state: task -> file."""
+    view = LogView()
+    for record in EpochFiles(f"file://{folder}", "everything").records_after(0):
+        view.add(record)
+    assert view.newest is not None
+    return view.newest.files
+
+
+def shares_of(folder: Path, file: SnapshotFile) -> dict[str, TaskSnapshot]:
+    """A snapshot with the files that it builds upon: all of it, and what a task would read that has one of four key groups."""
+
+    def read(name: str, offset: int = 0, length: int | None = None, /) -> bytes:
+        data = (folder / "everything" / "snapshots" / name).read_bytes()[offset:]
+        return data if length is None else data[:length]
+
+    halves = {"all": None, "second group": GroupRange(1, 2, 4), "last group": GroupRange(3, 4, 4)}
+    return {name: read_chain(file, read, wanted, labelled=True) for name, wanted in halves.items()}

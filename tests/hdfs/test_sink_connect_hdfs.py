@@ -50,7 +50,7 @@ def test_rows_are_stored_once_by_a_spark_connect_server_that_is_killed_and_resta
     found: dict[str, Any],
 ) -> None:
     local = found["local"]
-    assert local["differences"] == []  # whatever the types and the format
+    assert local["differences"] == []  # whatever the types
     assert local["many"] == [20_000, 20_000, 1]  # acked, stored, files
     assert local["settled"] == [60, 0]
     assert local["numbers"] == list(range(60)) and local["counted"] == 60

@@ -8,9 +8,22 @@ from __future__ import annotations
 import os
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from topology_api import Bolt, Context, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    Bolt,
+    Context,
+    Fields,
+    MapState,
+    Replay,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
 
 
 class Numbers(Spout):
@@ -152,3 +165,48 @@ def wait_until(holds: object, seconds: float = 60.0) -> None:
     while not holds():  # type: ignore[operator]
         assert time.monotonic() < end, "it did not happen"
         time.sleep(0.01)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A key that JSON does not have."""
+
+    room: str
+    row: int
+
+
+class Places(Spout):
+    """Emits each of some places once."""
+
+    outputs = Fields("place")
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def open(self, context: Context) -> None:
+        self.next = 0
+
+    def next_tuple(self) -> None:
+        if self.next < self.count:
+            self.emit((Place("hall", self.next),))
+            self.next += 1
+
+
+class Visits(StatefulBolt):
+    """Keeps the places themselves."""
+
+    key = "place"
+    times = ValueState(int, default=0)
+    seen = MapState(int, Place)
+
+    def execute(self, tup: Tuple) -> None:
+        place = tup["place"]
+        self.times.value += 1
+        self.seen[place.row] = place
+
+
+def places(count: int) -> Topology:
+    builder = TopologyBuilder("places")
+    builder.set_spout("places", Places(count))
+    builder.set_bolt("visits", Visits(), 2).fields_grouping("places", "place")
+    return builder.build()

@@ -28,6 +28,7 @@ from tests.connector_contract import (
     VisibleAtStage,
     shown_rows,
 )
+from tests.whole_epoch_contract import PARTS, TOGETHER_MUTANTS, TogetherInMemory
 from topology_api import Context, SquallError
 from topology_api.epoch_rules import STATE_PATH
 
@@ -46,6 +47,17 @@ def check_staged(kind: type[StagedInMemory]) -> None:
     )
 
 
+def check_together(kind: type[TogetherInMemory]) -> None:
+    place = uuid.uuid4().hex
+    check_staged_sink(
+        lambda: kind(place),
+        lambda number: {"id": number, "word": f"w{number}"},
+        lambda: shown_rows(place),
+        staged=lambda: len(PARTS[place]),
+        whole_epochs=True,
+    )
+
+
 def check_token(kind: type[TokenInMemory]) -> None:
     place = uuid.uuid4().hex
     check_token_sink(lambda: kind(place), lambda number: {"id": number}, lambda: ROWS[place])
@@ -58,6 +70,7 @@ def test_a_right_spout_passes(parallelism: int) -> None:
 
 def test_right_sinks_pass() -> None:
     check_staged(StagedInMemory)
+    check_together(TogetherInMemory)
     check_token(TokenInMemory)
 
 
@@ -66,6 +79,7 @@ def test_right_sinks_pass() -> None:
     [
         *((check_spout, kind, promise) for kind, promise in SPOUT_MUTANTS.items()),
         *((check_staged, kind, promise) for kind, promise in STAGED_MUTANTS.items()),
+        *((check_together, kind, promise) for kind, promise in TOGETHER_MUTANTS.items()),
         *((check_token, kind, promise) for kind, promise in TOKEN_MUTANTS.items()),
     ],
     ids=lambda value: value if isinstance(value, str) else value.__name__,

@@ -67,6 +67,32 @@ def test_it_begins_there_once_and_not_again_when_its_workers_are_started_again(t
         assert sum(times for times, *_ in counts(cluster).values()) > before
 
 
+def test_what_is_listed_and_looked_at_early_is_what_the_coordinator_keeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while files of other epochs are there, and whatever number of commits the next submission keeps."""
+    topology = words(Words(10_000, 20), Pass(), Count())
+    monkeypatch.setattr(EpochFiles, "sweep", lambda files, effect: None)
+    for keep in (10, 3):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology, {**conf_at(tmp_path), "topology.epoch.keep": keep})
+            cluster.advance(6)
+    epochs = kept(tmp_path / "words")
+    assert (
+        epochs[:3] == list(range(epochs[0], epochs[0] - 3, -1)) and len(epochs) == 4
+    )  # one of the version before
+    there = {path.name.partition("-")[0] for path in (tmp_path / "words" / "snapshots").iterdir()}
+    gone = epochs[2] - 1
+    assert str(gone) in there
+    conf = {**conf_at(tmp_path), "topology.epoch.keep": 20, "topology.state.webhdfs": None}
+    text = f"these are kept: {', '.join(map(str, reversed(epochs)))}"
+    assert epoch_problem(f"@{gone}", "words", conf, here=True).endswith(text)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf, state=f"@{gone}")
+        cluster.advance(3)
+        assert text in cluster.last_status("words").errors[-1].render()
+
+
 def test_an_epoch_that_is_not_kept_is_refused_with_those_that_are(tmp_path: Path) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words(Words(100, 20), Pass(), Count()), conf_at(tmp_path))

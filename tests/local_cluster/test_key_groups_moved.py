@@ -7,9 +7,21 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
-from tests.local_cluster.words_with_state import Count, Pass, Words, counts, expected, words
+from tests.local_cluster.words_with_state import (
+    Count,
+    EmitsInOpen,
+    Forward,
+    Newest,
+    Pass,
+    Words,
+    counts,
+    eventually,
+    expected,
+    words,
+)
 from topology_api import Fields, InvalidConfig, InvalidTopology, Spout, TopologyBuilder
 from worker.epochs import snapshot_files
+from worker.epochs.records import CommitRecord
 from worker.loop.epoch_store import EpochFiles
 
 GROUPS = "topology.state.groups"
@@ -17,6 +29,12 @@ GROUPS = "topology.state.groups"
 
 def conf_at(path: Path, **options: object) -> dict[str, object]:
     return {"topology.state.path": f"file://{path}", "topology.epoch.secs": 0.3, **options}
+
+
+def groups_at(path: Path) -> set[int]:
+    """Return the numbers of groups in the commits of the topology."""
+    records = EpochFiles(f"file://{path}", "words").records_after(0)
+    return {each.groups for each in records if isinstance(each, CommitRecord)}
 
 
 def test_each_new_task_reads_the_files_that_have_its_groups(
@@ -50,22 +68,95 @@ def test_each_new_task_reads_the_files_that_have_its_groups(
     assert sum(size for name, size in read if name.startswith("count.")) < 4 * max(sizes.values())
 
 
-def test_state_is_refused_with_another_number_of_groups_and_goes_on_with_its_own(tmp_path: Path) -> None:
+def test_state_is_refused_with_another_number_of_groups_that_is_named(tmp_path: Path) -> None:
     topology = words(Words(300, 100), Pass(), Count())
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 64}))
         cluster.advance(1)
     with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(topology, conf_at(tmp_path))
+        cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 1024}))
         cluster.advance(1)
         status = cluster.last_status("words")
         assert status.state == "FAILED"
         text = status.errors[-1].render()
-        assert "its state has 64 key groups, and topology.state.groups is 1,024 now: set it to 64" in text
+        assert "its state has 64 key groups, and topology.state.groups is 1,024 now: leave it out" in text
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 64}))
         cluster.advance(20)
         assert counts(cluster) == expected(list(range(300)))
+
+
+@pytest.mark.parametrize("inline", [True, pytest.param(False, marks=pytest.mark.soak)])
+def test_the_number_of_groups_is_that_of_the_state_if_none_is_named(tmp_path: Path, inline: bool) -> None:
+    topology = words(Words(300, 100), Pass(), Count(), 3)
+    conf = conf_at(tmp_path, **{"topology.workers": 2})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, {**conf, GROUPS: 7})
+        cluster.advance(1)
+    with LocalCluster(simulated_time=inline) as cluster:
+        cluster.submit(topology, conf)
+        if inline:
+            cluster.advance(0.5)
+            cluster.rebalance("words", workers=3, parallelism={"count": 5})
+            cluster.advance(20)
+        else:
+            eventually(lambda: cluster.status("words").components["newest"].executed > 0)
+        eventually(lambda: counts(cluster) == expected(list(range(300))), 1 if inline else 60)
+    assert groups_at(tmp_path) == {7}
+
+
+def test_a_spout_without_position_emits_once_although_its_task_is_made_twice(tmp_path: Path) -> None:
+    """What `open` emitted before the number of groups was known comes again from the second object, and counts once."""
+    topology = words(EmitsInOpen(300), Pass(), Count())
+    for groups, times in ((7, 1), (None, 2), (7, 3)):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(topology, conf_at(tmp_path, **{GROUPS: groups}))
+            cluster.advance(5)
+            assert {word: each[0] for word, each in counts(cluster).items()} == {
+                word: times * each[0] for word, each in expected(list(range(300))).items()
+            }
+    assert groups_at(tmp_path) == {7}
+
+
+def test_a_bolt_that_reads_a_spout_without_position_may_get_more_tasks(tmp_path: Path) -> None:
+    """The spout goes on as the object that it is, and sends to the new tasks, too."""
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Forward(300))
+    builder.set_bolt("count", Count(), 2).fields_grouping("words", "word")
+    builder.set_bolt("newest", Newest(), 2).fields_grouping("count", "word")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf_at(tmp_path, **{"topology.max.spout.pending": 5}))
+        cluster.advance(2)
+        cluster.rebalance("words", parallelism={"count": 4})
+        cluster.advance(60)
+        assert counts(cluster) == expected(list(range(300)))
+        assert not cluster.last_status("words").errors
+
+
+def test_tasks_without_a_group_have_no_keys(tmp_path: Path) -> None:
+    """Only the workers know that the state has two groups, so a rebalance to three tasks is not refused."""
+    topology = words(Words(300, 100), Pass(), Count())
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 2}))
+        cluster.advance(1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path))
+        cluster.advance(0.5)
+        cluster.rebalance("words", parallelism={"count": 5})
+        cluster.advance(20)
+        assert counts(cluster) == expected(list(range(300)))
+
+
+def test_a_copy_has_as_many_groups_as_the_original_if_none_is_named(tmp_path: Path) -> None:
+    topology = words(Words(300, 100), Pass(), Count())
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path / "old", **{GROUPS: 9}))
+        cluster.advance(2)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology, conf_at(tmp_path / "new"), state=f"{tmp_path}/old/words")
+        cluster.advance(20)
+        assert counts(cluster) == expected(list(range(300)))
+    assert groups_at(tmp_path / "new") == {9}
 
 
 @pytest.mark.parametrize("groups", [1024, 5])

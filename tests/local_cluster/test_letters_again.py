@@ -26,6 +26,7 @@ from topology_api import (
 )
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.letters_again import LetterAgain
+from worker.tasks.epoch_bolt import EpochBoltTask
 
 TOTAL = 100
 POISON = frozenset({3, 50})
@@ -74,15 +75,26 @@ class Pass(Bolt):
         self.emit(tup.values)
 
 
-@contextmanager
-def given_up(folder: Path, built: Topology) -> Iterator[tuple[LocalCluster, list[DeadLetter]]]:
-    conf = {
+def conf_at(folder: Path) -> dict[str, object]:
+    return {
         "topology.state.path": f"file://{folder / 'state'}",
         "topology.epoch.secs": 0.2,
         "topology.on.outage": "give-up",
     }
+
+
+def submit_again(cluster: LocalCluster, built: Topology, folder: Path) -> None:
+    """Let another version go on from the last commit."""
+    cluster.kill(built.name, 0)
+    cluster.advance(1)
+    cluster.submit(built, conf_at(folder))
+    cluster.advance(2)
+
+
+@contextmanager
+def given_up(folder: Path, built: Topology) -> Iterator[tuple[LocalCluster, list[DeadLetter]]]:
     with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(built, conf)
+        cluster.submit(built, conf_at(folder))
         cluster.advance(5)
         yield cluster, cluster.dead_letters(built.name)
 
@@ -111,6 +123,37 @@ def test_a_letter_enters_its_bolt_again_and_counts_once(tmp_path: Path, keyed: b
         assert counts(cluster) == expected(list(range(TOTAL)))
         assert cluster.dead_letters("words") == []
         resend(cluster, letters)  # its file was found once more
+        cluster.advance(2)
+        assert counts(cluster) == expected(list(range(TOTAL)))
+
+
+class Swapped(Bolt):
+    """Passes tuples on with the fields in another order."""
+
+    outputs = Fields("number", "word")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((tup["number"], tup["word"], "en")[: len(self.outputs)])
+
+
+class Extended(Swapped):
+    """With one more field."""
+
+    outputs = Fields("number", "word", "language")
+
+
+def test_a_letter_is_matched_with_the_fields_of_now_by_their_names(tmp_path: Path) -> None:
+    with given_up(tmp_path, topology(tmp_path, True)) as (cluster, letters):
+        assert [letter.fields for letter in letters] == [("word", "number")] * 2
+        (tmp_path / "open").touch()
+        submit_again(cluster, words(Words(TOTAL), Extended(), GatedCount(tmp_path)), tmp_path)
+        worker = worker_of(cluster)
+        task = worker.epochs.tasks[worker.plan.tasks_of["count"][0]]
+        assert isinstance(task, EpochBoltTask)
+        why = worker.again.enter(task, LetterAgain(letters[0], partial(tuple, letters[0].values)))
+        assert why.endswith("are now (number, word, language), of which the letter has no 'language'")
+        submit_again(cluster, words(Words(TOTAL), Swapped(), GatedCount(tmp_path)), tmp_path)
+        resend(cluster, letters, worker_of(cluster).plan.tasks_of["count"][0])
         cluster.advance(2)
         assert counts(cluster) == expected(list(range(TOTAL)))
 

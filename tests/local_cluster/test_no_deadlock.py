@@ -200,13 +200,13 @@ def check(graph: Graph) -> None:
     assert spout.acked == (graph.count if graph.tracked else 0)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(graphs(cycles=False))
 def test_a_graph_without_cycles_completes_and_counts_exactly(graph: Graph) -> None:
     check(graph)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(graphs(cycles=True))
 def test_a_graph_with_cycles_completes_and_counts_exactly(graph: Graph) -> None:
     check(graph)

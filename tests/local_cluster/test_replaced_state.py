@@ -262,7 +262,7 @@ class Numbers(Words):
         super().emit((*values, 0), message_id=message_id, stream=stream)
 
 
-@pytest.mark.parametrize("tasks", [2, 3])
+@pytest.mark.parametrize("tasks", [pytest.param(2, marks=pytest.mark.soak), 3])
 @pytest.mark.parametrize(
     "first", [Gathers(1000), NotYet(), Batches(1000, 100)], ids=["held", "parked", "gathered"]
 )

@@ -9,7 +9,14 @@ import pytest
 from msgspec import convert, to_builtins
 from msgspec.structs import replace as with_fields
 
-from nimbus.placement.resending import Recipient, SpoutTasks, problem_with, recipient_of, spout_tasks
+from nimbus.placement.resending import (
+    Recipient,
+    SpoutTasks,
+    problem_at_bolt,
+    problem_with,
+    recipient_of,
+    spout_tasks,
+)
 from squall.api.letters import LetterEntry
 from squall.cluster.records import Placement, TopologyRecord
 from squall.values import Incarnation, TaskRow, TopologyState
@@ -109,3 +116,21 @@ def test_only_values_that_run_no_code_move_to_another_host() -> None:
     why = recipient_of(with_fields(LETTER, codec="pickle"), 0, "s1", tasks, {"s1", "s2"})
     assert isinstance(why, str) and "they do not leave supervisor s1, and lines runs on s2, s3 only" in why
     assert recipient_of(LETTER, 0, "s1", replace(tasks, why="no"), {"s1"}) == "no"
+
+
+@pytest.mark.parametrize(
+    ("now", "why"),
+    [
+        (["f1", "f0"], ""),
+        (["f1"], ""),
+        (
+            ["f1", "f2"],
+            "the fields of stream 'default' of lines are (f1, f2) now, and were (f0, f1): the letter has no 'f2'",
+        ),
+    ],
+)
+def test_the_fields_of_a_letter_of_a_bolt_are_matched_by_name(now: list[str], why: str) -> None:
+    bolt = {"kind": "bolt", "inputs": [{"source": "lines", "stream": "default"}]}
+    described = {"count": bolt, "lines": {**SPOUT, "outputs": {"default": {"fields": now, "direct": False}}}}
+    letter = with_fields(LETTER, component="count", source="lines")
+    assert problem_at_bolt(letter, described) == why

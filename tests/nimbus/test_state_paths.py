@@ -144,9 +144,9 @@ def test_a_submission_with_more_tasks_than_key_groups_is_refused() -> None:
 
 
 def test_a_version_with_another_number_of_key_groups_is_refused_with_both_numbers() -> None:
-    refused = replaced(keeping(Count()), keeping(Count()), then={**AT_A_PATH, "topology.state.groups": 64})
-    assert "its state has 1,024 key groups, and topology.state.groups is 64 now: set it to 1024" in str(
-        refused
-    )
+    named = {number: {**AT_A_PATH, "topology.state.groups": number} for number in (None, 64, 1024)}
+    refused = replaced(keeping(Count()), keeping(Count()), conf=named[1024], then=named[64])
+    assert "its state has 1,024 key groups, and topology.state.groups is 64 now: leave it out" in str(refused)
     earlier = {name: value for name, value in AT_A_PATH.items() if name != "topology.state.groups"}
-    assert replaced(keeping(Count()), keeping(Count()), conf=earlier) is None
+    for before, after in ((earlier, named[None]), (named[64], named[None]), (named[None], named[64])):
+        assert replaced(keeping(Count()), keeping(Count()), conf=before, then=after) is None

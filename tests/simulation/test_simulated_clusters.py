@@ -14,7 +14,7 @@ from tests.simulation.run import quiet, run
 from tests.soak import soak_of
 
 #: Runs in the fast tests, and in the slow ones.
-FEW, MANY = 8, 30
+FEW, MANY = 8, 20
 
 
 def check_seeds(seeds: range, count: int, directory: Path) -> int:

@@ -138,7 +138,7 @@ def has_ended(cluster: LocalCluster, pid: int) -> bool:
     return all(worker.pid != pid for worker in cluster.workers("words"))
 
 
-@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
 def test_each_row_is_in_the_table_once_when_workers_are_killed_again_and_again(
     spark: SparkSession, tmp_path: Path, kills: int
 ) -> None:

@@ -115,7 +115,7 @@ def folders(tmp_path: Path) -> Iterator[Path]:
     return (tmp_path / str(number) for number in itertools.count())
 
 
-@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("calls", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_an_owner_repeats_any_call_and_each_batch_is_there_once(calls: int) -> None:
     kinds: set[str] = set()
     for number in range(1, successor(with_leftovers(LosingWorld()), none).calls + 1):
@@ -152,7 +152,7 @@ def test_an_owner_that_loses_the_first_answer_of_each_kind_still_commits(tmp_pat
     world.settle(2)
 
 
-@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("calls", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_checkpoint_with_a_lost_answer_at_any_call_changes_nothing_and_is_finished_by_the_next(
     calls: int,
 ) -> None:
@@ -180,7 +180,7 @@ def test_a_checkpoint_with_a_lost_answer_at_any_call_changes_nothing_and_is_fini
         assert world.files().list(COMMITS) == []
 
 
-@pytest.mark.parametrize("calls", [1, 3])
+@pytest.mark.parametrize("calls", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_a_table_is_made_once_and_has_each_schema_once(folders: Iterator[Path], calls: int) -> None:
     table = TableRecord(ROWS, "parquet", ("day",))
     first, second = (

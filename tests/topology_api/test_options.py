@@ -27,7 +27,7 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.on.error": "fail",
     "topology.on.outage": "wait",
     "topology.outage.give.up.secs": 3600,
-    "topology.state.groups": 1024,
+    "topology.state.groups": None,
     "topology.state.path": None,
     "topology.state.webhdfs": None,
     "topology.require": None,

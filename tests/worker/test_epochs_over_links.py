@@ -29,7 +29,7 @@ HOSTS = {"a": ["words/0", "count/0"], "b": ["pass/0", "pass/1"], "c": ["words/1"
 #: Nothing is sent to one of the workers.
 SPOUT_ALONE = {"a": ["words/0", "pass/0"], "b": ["words/1"], "c": ["pass/1", "count/0", "count/1"]}
 #: Seeds of each kind of story: those of the usual run, and those with `--soak`.
-SEEDS = [*range(2), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 40))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 40))]
 WORD_LIST = sorted(expected([]))
 
 

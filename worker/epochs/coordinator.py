@@ -183,7 +183,7 @@ class Coordinator:
         self.submission = submission
         self.tasks = dict(tasks)
         self.interval = interval
-        self.start_wanted = start
+        self.start_wanted, self.keep = start, keep
         #: Into how many groups the keys of stateful bolts are divided: the same number in all commits of a lineage. The caller
         #: sets this.
         self.groups = 0
@@ -321,7 +321,7 @@ class Coordinator:
             return [LeadLost()]
         self.enter(P.CLAIMING)
         token = self.writer.new_token()
-        return self.write(LeadRecord(token, self.leader, self.version, self.submission, start))
+        return self.write(LeadRecord(token, self.leader, self.version, self.submission, start, self.keep))
 
     def write(self, record: LogRecord) -> list[CoordinatorEffect]:
         """Begin to write a record."""

@@ -49,7 +49,7 @@ TRIM_EVERY: Final = 100
 class LogView:
     """What the first `last` records of a log say."""
 
-    #: How many of the newest commits are kept.
+    #: How many of the newest commits are kept, as far as no leader says it.
     keep: int = 10
     last: int = 0
     #: The token of the first record: no other log has it.
@@ -132,6 +132,7 @@ class LogView:
             self.begin_submission(record)
             self.rewinds = self.rewinds + 1 if record.submission == self.submission else 0
             self.submission = record.submission
+            self.keep = record.keep or self.keep
             if record.submission:
                 self.bases.setdefault(record.submission, self.assignment)
             self.begin_rewind(record.assignment)
@@ -199,8 +200,10 @@ class LogView:
     def begin_with(self, floor: FloorRecord) -> None:
         """Go on from a floor, unless it is below what was read."""
         if floor.number > self.last:
+            keep = floor.keep or self.keep
             for name in _SHARED:
                 setattr(self, name, copy(getattr(floor, name)))
+            self.keep = keep
             self.last = floor.number
         self.floor = max(self.floor, floor.number)
 

@@ -81,6 +81,8 @@ class LeadRecord(Struct, frozen=True, tag="lead"):
     submission: str = ""
     #: Where the submission begins, if not with the last commit.
     start: StartPoint | None = None
+    #: How many of the newest commits are kept from now on; 0: as many as before, or an earlier release has written it.
+    keep: int = 0
 
 
 class RewindRecord(Struct, frozen=True, tag="rewind"):
@@ -146,6 +148,8 @@ class FloorRecord(Struct, frozen=True, tag="floor"):
     end: EndRecord | None
     #: Epoch -> what is known of its commit; of the kept ones.
     facts: dict[int, CommitFacts]
+    #: How many of the newest commits are kept; 0: an earlier release has written it.
+    keep: int = 0
 
 
 LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord | FloorRecord

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from worker.epochs.log import LogView
-from worker.epochs.records import StartPoint
+from worker.epochs.records import CommitRecord, StartPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,18 @@ class NoSuchEpoch:
     kept: tuple[int, ...]
 
 
+def kept_epochs(view: LogView) -> dict[int, CommitRecord]:
+    """Return the epochs of a log with which a submission may begin, the oldest first."""
+    starts = [view.start.commit] if view.start is not None and not view.start.foreign else []
+    kept = {each.epoch: each for each in [*view.switches, *starts, *view.commits]}
+    return dict(sorted(kept.items()))
+
+
 def start_of(view: LogView, path: str, epoch: int | None) -> StartPoint | FetchStart | NoSuchEpoch:
     """Return where a submission begins, or how to find out. `path`: that of another log, or ""; `epoch`: None: the last one."""
     if path:
         return FetchStart(path, epoch)
-    kept = {each.epoch: each for each in view.kept}
+    kept = kept_epochs(view)
     if epoch not in kept:
-        return NoSuchEpoch(epoch or 0, tuple(sorted(kept)))
+        return NoSuchEpoch(epoch or 0, tuple(kept))
     return StartPoint(kept[epoch])

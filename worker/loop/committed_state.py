@@ -9,33 +9,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
-from worker.epochs.log import submission_of
-from worker.epochs.records import (
-    CommitRecord,
-    DropRecord,
-    EndRecord,
-    FloorRecord,
-    LeadRecord,
-    LogRecord,
-    SnapshotFile,
-    component_of,
-    decode_floor,
-    decode_record,
-    edited,
-)
+from worker.epochs.log import LogView
+from worker.epochs.records import CommitRecord, SnapshotFile, component_of
 from worker.epochs.snapshot_files import BadSnapshot, SnapshotLink, TaskSnapshot, decode_snapshot, read_chain
-from worker.epochs.trimming import FLOORS, LOG, newest
-from worker.loop.epoch_store import SNAPSHOTS, EpochFiles, path_of
+from worker.epochs.starting import kept_epochs
+from worker.epochs.trimming import LOG
+from worker.loop.epoch_store import SNAPSHOTS, EpochFiles
 from worker.state.saved_rows import whole_state
 
 #: How often the log is read.
 TRIES: Final = 5
+#: How many commits are kept if the log does not say it, since an earlier release has written it: those whose files are there.
+MOST_KEPT: Final = sys.maxsize
 
 
 class MissingSnapshot(BadSnapshot):
@@ -115,87 +106,27 @@ class CommittedState:
         self.store = files
 
     def epochs(self) -> list[KeptEpoch]:
-        """Return the epochs whose snapshots are kept, the newest first: the last commit, and those before it whose files are
-        there. Raises SquallError.
-
-        Epochs rise with the numbers of records, so the log is read back to the first epoch that has a file.
-        """
+        """Return the epochs that are kept, the newest first: those with which the topology could begin (`kept_epochs`), as far
+        as their files are there, and the last commit. Raises SquallError."""
         there = {each.name for each in self.store.files.list(SNAPSHOTS)}
-        first = min(map(epoch_of, there), default=0)
-        ends: dict[int, str] = {}
-        found: list[KeptEpoch] = []
-        #: Those whose version is in a record before them.
-        unnamed: list[KeptEpoch] = []
-        edits: dict[str, SnapshotFile | None] = {}
-        #: The commit after the record at hand, if not all of its files are there.
-        last: KeptEpoch | None = None
-        for record, written in self.records_back():
-            if isinstance(record, EndRecord):
-                ends.setdefault(record.epoch, record.reason)
-            elif isinstance(record, LeadRecord):
-                version = submission_of(record.submission)
-                found += [replace(each, version=version) for each in unnamed]
-                unnamed.clear()
-            elif isinstance(record, DropRecord):
-                edits |= record.files
-                if last is not None:  # it was being written when files were deleted
-                    unnamed = [each for each in unnamed if each is not last]
-                    last = self.as_kept(edited(last.record, edits), last.committed, last.end, there)
-                    unnamed.append(last)
-            elif isinstance(record, CommitRecord):
-                epoch = self.as_kept(edited(record, edits), written, ends.get(record.epoch), there)
-                last = None if epoch.whole else epoch
-                if epoch.whole or not (found or unnamed):
-                    unnamed.append(epoch)
-                elif record.epoch < first and not unnamed:
-                    break
-            elif isinstance(record, FloorRecord):
-                found += [replace(each, version=record.led_by) for each in unnamed]
-                unnamed.clear()
-                # If the log was trimmed meanwhile, the floor has commits that were read already.
-                seen = {each.record.epoch for each in found}
-                below = self.below(record, edits, ends, there)
-                found += [each for each in below if each.record.epoch not in seen]
-        return [each for each in found + unnamed if each.whole or each is (found + unnamed)[0]]
+        view = self.view()
+        written = self.store.numbers(LOG)
+        found = []
+        for epoch, record in reversed(kept_epochs(view).items()):
+            fact = view.facts[epoch]
+            at = fact.at if fact.at is not None else written.get(fact.number, 0.0)
+            found.append(KeptEpoch(record, at, fact.end, is_whole(record, there), fact.submission))
+        return [each for each in found if each.whole or each is found[0]]
 
-    def records_back(self) -> Iterator[tuple[LogRecord, float]]:
-        """Yield the records of the log from the last one back, and when they were written; last comes the floor, if there is
-        one. If the log is trimmed meanwhile, all else is in the new floor. Raises SquallError."""
-        numbers = self.store.numbers(LOG)
-        floor = newest(self.store.numbers(FLOORS))
+    def view(self) -> LogView:
+        """Return what the log says. Raises SquallError."""
+        view = LogView(MOST_KEPT)
         try:
-            for number in sorted((each for each in numbers if each > floor), reverse=True):
-                if (data := self.store.content(path_of(LOG, number))) is None:
-                    floor = newest(self.store.numbers(FLOORS))
-                    break
-                yield decode_record(number, data), numbers[number]
-            while floor:
-                if (data := self.store.content(path_of(FLOORS, floor))) is not None:
-                    yield decode_floor(floor, data), 0.0
-                    break
-                floor = newest(self.store.numbers(FLOORS))
+            for record in self.store.records_after(0):
+                view.add(record)
         except ValueError as error:
             raise SquallError(f"{self.store.folder}: {error}") from error
-
-    def below(
-        self,
-        floor: FloorRecord,
-        edits: dict[str, SnapshotFile | None],
-        ends: dict[int, str],
-        there: Set[str],
-    ) -> list[KeptEpoch]:
-        """Return the commits of a floor, the newest first. `edits`, `ends`: what records after it say of its commits."""
-        found = []
-        for commit in sorted([*floor.commits, *floor.switches], key=lambda each: each.epoch, reverse=True):
-            facts = floor.facts[commit.epoch]
-            end = ends.get(commit.epoch, facts.end)
-            epoch = self.as_kept(edited(commit, edits), facts.at or 0.0, end, there)
-            found.append(replace(epoch, version=facts.submission))
-        return found
-
-    def as_kept(self, record: CommitRecord, committed: float, end: str | None, there: Set[str]) -> KeptEpoch:
-        """Return a commit, and whether its files are there."""
-        return KeptEpoch(record, committed, end, is_whole(record, there))
+        return view
 
     def read(self, number: int | None = None, component: str | None = None) -> EpochContent:
         """Read the snapshots of an epoch, of the newest one unless a number is given, or only those of a component. Raises

@@ -12,6 +12,7 @@ from functools import partial
 
 from squall.packages.state_paths import StateStart
 from topology_api import SquallError, Topology
+from topology_api.epoch_rules import DEFAULT_GROUPS
 from worker.epochs.coordinator import (
     Coordinator,
     CoordinatorEffect,
@@ -77,6 +78,8 @@ class EpochLead:
         self.resumed = False
         #: Whether nothing has happened since the last commit.
         self.quiet = False
+        #: Whether the configuration names the number of key groups. If not, it is that of what is committed.
+        self.groups_named = True
         #: Turns the wall clock's time into that of `now`; None: the times of files say nothing.
         self.from_wall: Callable[[float], float] | None = None
 
@@ -200,7 +203,7 @@ class EpochLead:
                     fetch_start,
                     self.files,
                     StateStart(effect.path, effect.epoch),
-                    self.coordinator.groups,
+                    self.coordinator.groups if self.groups_named else None,
                 )
                 self.calls.call(fetch, lambda found: self.perform(self.coordinator.claim(found)))
             elif isinstance(effect, NoSuchEpoch):
@@ -242,6 +245,8 @@ class EpochLead:
     def fits(self) -> bool:
         """Return whether the last commit can be that of these tasks; end the worker if it cannot."""
         newest = self.coordinator.view.newest
+        if not self.groups_named and newest is not None:
+            self.coordinator.groups = newest.groups or DEFAULT_GROUPS
         groups = self.coordinator.groups
         found = misfits(newest, self.coordinator.tasks, self.topology, groups) if newest is not None else []
         if found:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -17,7 +18,7 @@ from typing import Any, Final
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, groups_of
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, named_groups
 from worker.epochs.coordinator import Coordinator
 from worker.epochs.messages import (
     BadEnvelope,
@@ -111,23 +112,28 @@ class EpochWorker(Worker):
             plan.tenure,
             None if plan.state_start is None else (plan.state_start.path, plan.state_start.epoch),
         )
-        coordinator.groups = groups_of(plan.conf)
+        coordinator.groups = plan.key_groups
         coordinator.facts.rewind_wanted(self.lead_reason)
         activity = self.epochs.activity.count
         self.lead = EpochLead(
             self.mail, coordinator, self.files, self.calls, self.now, activity, self.end, plan.topology
         )
+        self.lead.groups_named = named_groups(plan.conf) is not None
         if not self.inline:  # in simulated time, the files' times say nothing
             time_of, now = self.environment.time_of, self.now
             self.lead.from_wall = lambda time: time - (time_of(now()) - now())
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
+        plan = replace(plan, groups=self.plan.groups)
         self.lead = None
         self.lead_reason = "the tasks were placed again"
         names = self.plan.names
         kept = [spout for spout in self.lasting_spouts() if plan.names.get(spout.id) == names[spout.id]]
-        self.close_tasks([spout for spout in kept if spout.id in plan.tasks_here])
+        kept = [spout for spout in kept if spout.id in plan.tasks_here]
+        self.close_tasks(kept)
+        for spout in kept:
+            spout.epochs = replace(spout.epochs, names=plan.names)  # its tuples may go to further tasks now
         self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
@@ -173,6 +179,20 @@ class EpochWorker(Worker):
         self.epochs.void(message.epoch)
         self.close_tasks(self.lasting_spouts())
         self.open_tasks([row for row in self.plan.own_tasks if row[0] not in self.tasks])
+
+    def divide_as(self, plan: WorkerPlan, fresh: bool) -> None:
+        """Make all tasks again, and the ways of their tuples, with the number of key groups of the last commit: the
+        configuration names none, and what was committed has become known. No task has run yet, in any worker: the coordinator
+        lets them run when all have begun with the commit. `fresh`: whether no task here has begun with one."""
+        if not fresh:
+            self.end(
+                SquallError(f"the last commit has {plan.groups:,} key groups, and an earlier one had others")
+            )
+            return
+        self.plan = self.environment.plan = self.completion.plan = self.epochs.plan = plan
+        self.close_tasks()
+        self.epochs.participants.clear()  # what `open` has emitted comes again
+        self.open_tasks(plan.own_tasks)
 
     def stop(self) -> None:
         self.calls.stop()
@@ -276,6 +296,10 @@ class EpochWorker(Worker):
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
                     fresh, self.fresh = self.fresh, False
+                    plan = replace(self.plan, groups=message.groups)
+                    if plan.key_groups != self.plan.key_groups:
+                        self.divide_as(plan, fresh)
+                        continue
                     if not fresh:
                         self.renew(message)
                         continue

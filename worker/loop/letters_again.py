@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.dead_letters.letter import DeadLetter
+from squall.field_names import missing_fields, of_which_no, positions_by_name
 from worker.errors.reports import failure_text
 from worker.loop.rescale import Rescale, key_at
 from worker.routing.key_groups import task_of
@@ -119,9 +120,13 @@ class LettersAgain:
         if fields is None:
             where = f" of {source}" if source else ""
             return f"{letter.component} reads no stream {letter.stream!r}{where} any more"
-        if tuple(fields) != letter.fields:
-            return f"the fields of stream {letter.stream!r} of {source} are now ({', '.join(fields)})"
-        row = again.load()
+        if missing := missing_fields(letter.fields, fields):
+            return (
+                f"the fields of stream {letter.stream!r} of {source} are now ({', '.join(fields)}), of which the letter has no "
+                f"{of_which_no(missing)}"
+            )
+        values = again.load()
+        row = tuple(values[at] for at in positions_by_name(letter.fields, fields))
         owner = self.owner(task, source, letter.stream, row)
         if owner != task.id:
             return self.pass_on(task, again, owner)

@@ -14,7 +14,7 @@ from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
-from topology_api.epoch_rules import STATE_PATH, groups_of, has_key
+from topology_api.epoch_rules import DEFAULT_GROUPS, STATE_PATH, has_key, named_groups
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
@@ -51,6 +51,9 @@ class WorkerPlan:
     returns: int = 0
     #: The epoch with which this submission begins; None: the last commit.
     state_start: StateStart | None = None
+    #: Into how many groups the keys of stateful bolts were divided at the last commit, if the configuration names no number; 0:
+    #: it is not known, or they were not.
+    groups: int = 0
     #: False: another worker gets tuples only after the transport has linked it.
     linked: bool = True
 
@@ -62,7 +65,12 @@ class WorkerPlan:
     def groups_of(self, component: str) -> int:
         """Return into how many groups the keys of a component's state are divided; 0: it has none, or keeps it in memory."""
         spec = self.topology.component(component)
-        return groups_of(self.conf) if self.has_epochs and has_key(spec.keeps) else 0
+        return self.key_groups if self.has_epochs and has_key(spec.keeps) else 0
+
+    @property
+    def key_groups(self) -> int:
+        """Into how many groups the keys of stateful bolts are divided."""
+        return named_groups(self.conf) or self.groups or DEFAULT_GROUPS
 
     def range_of(self, component: str, index: int) -> GroupRange | None:
         """Return the key groups of one of a component's tasks; None: its keys are not divided into groups."""

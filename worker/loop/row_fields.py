@@ -20,6 +20,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from squall.field_names import missing_fields, of_which_no, positions_by_name
 from topology_api import StateError, Topology
 from topology_api.packing import dumps_by_value
 from worker.epochs.after_commit import LETTERS, EpochOutcome
@@ -83,14 +84,13 @@ class RowsOfNow:
         if names is None:
             return None
         wanted = self.now[component, stream]
-        missing = [name for name in wanted if name not in names]
-        if missing:
+        if missing := missing_fields(names, wanted):
             raise StateError(
                 f"{self.snapshot.task} has tuples of stream {stream!r} of component {component!r} with the fields "
                 f"({', '.join(names)}), and the stream has other fields now ({', '.join(wanted)}), of which these tuples have "
-                f"no {' and no '.join(map(repr, missing))}: {ANOTHER_PATH}"
+                f"no {of_which_no(missing)}: {ANOTHER_PATH}"
             )
-        positions = [names.index(name) for name in wanted]
+        positions = positions_by_name(names, wanted)
         return lambda row: tuple(row[at] for at in positions)
 
     def packed(self, component: str, stream: str, packed: bytes) -> bytes:

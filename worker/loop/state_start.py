@@ -21,11 +21,11 @@ from worker.loop.epoch_store import EpochFiles
 DIGEST_DIGITS = 16
 
 
-def fetch_start(files: EpochFiles, start: StateStart, groups: int) -> CommitRecord:
+def fetch_start(files: EpochFiles, start: StateStart, groups: int | None) -> CommitRecord:
     """Copy the snapshots of an epoch into a topology's store; return a commit that names them. Raises SquallError.
 
-    `groups`: into how many groups the topology divides keys. If the other one has another number, the copies are as if they
-    had none: each task then finds its keys among all.
+    `groups`: into how many groups the topology divides keys; None: into as many as the other one. If the other one has another
+    number, the copies are as if they had none: each task then finds its keys among all.
     """
     source = source_of(files, start)
     if source is None:
@@ -35,7 +35,7 @@ def fetch_start(files: EpochFiles, start: StateStart, groups: int) -> CommitReco
         )
     content = CommittedState(source).read(start.epoch)
     record = content.epoch.record
-    same = record.groups == groups
+    same = groups in (None, record.groups)
     copies: dict[str, SnapshotFile] = {}
     for task, (there, _) in content.files.items():
         snapshot = content.snapshot(task, labelled=same)
@@ -46,7 +46,7 @@ def fetch_start(files: EpochFiles, start: StateStart, groups: int) -> CommitReco
         name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"
         copies[task] = file.renamed(name)
         files.write_snapshot(copies[task], data)
-    divided = groups if same else 0
+    divided = record.groups if same else 0
     return CommitRecord(record.token, record.epoch, record.rewind, copies, record.finished, divided)
 
 

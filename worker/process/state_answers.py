@@ -1,8 +1,9 @@
 """Answers the question what the running tasks of this worker have for a key (`squall state get`).
 
 The heartbeat's thread takes a question from the worker's directory and writes the answer there. In between, each task of the
-component reads its own state when no call of it runs: in the loop, or in the task's thread. After `PATIENCE` seconds the answer
-says of each task that has not come to that which call keeps it. A call that holds Python's own lock (the GIL) stops both
+component reads its own state when no call of it runs: in the loop, or in the task's thread. If a key is written in a way that
+does not say what it is, the task compares its keys, a slice between two calls. After `PATIENCE` seconds the answer says of each
+task that has not come to an end which call keeps it. A call that holds Python's own lock (the GIL) stops both
 threads; see `supervisor.silence`.
 Must not know: who asks, how the answer is shown.
 """
@@ -11,21 +12,28 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
 from squall import worker_files
-from squall.reports.live_state import StateQuestion, TaskState, WorkerState
+from squall.reports.live_state import LiveRow, StateCopy, StateQuestion, TaskState, WorkerState
 from squall.worker_files import BadFile
+from topology_api.packing import dumps_by_value
 from topology_api.stateful import key_fields
 from topology_api.wording import shown
 from worker.errors.reports import failure_text, short_line
 from worker.loop.epoch_worker import EpochWorker
 from worker.process.call_watch import CallWatch, task_name
 from worker.process.long_calls import tuple_of_call
+from worker.state import contents
 from worker.state.contents import has_state
-from worker.state.live import LiveKey, keys_written_as
+from worker.state.key_search import KeySearch
+from worker.state.keys import canonical, original
+from worker.state.live import MOST_BYTES, LiveKey, WrittenKeys, key_in, keys_written_as
+from worker.state.readable import json_form
 from worker.state.values import ValueHandle
 from worker.tasks.stateful_bolt import StatefulBoltTask
 from worker.tasks.task import Task
@@ -34,6 +42,12 @@ _log = logging.getLogger(__name__)
 
 #: Seconds after which the tasks that have not answered are said to be busy.
 PATIENCE: Final = 2.0
+#: The most characters of the copies of a task, so that they fit into the file of the answer.
+MOST_COPIED: Final = 12_000_000
+TOO_LARGE: Final = (
+    "a state for the key of {:,} characters as a pickle in base64; at most {:,} can be copied out of a running process: read "
+    "it from a commit (squall state export)"
+)
 
 
 class AskedLoop(Protocol):
@@ -46,10 +60,15 @@ class AskedLoop(Protocol):
 class OpenQuestion:
     """A question that is being answered."""
 
-    def __init__(self, question: StateQuestion, tasks: list[Task], keys: list[Any], since: float) -> None:
-        self.question, self.tasks, self.keys, self.since = question, tasks, keys, since
-        #: The tasks that were asked, and the answers, by task. The loop, and threads of tasks, change them.
+    def __init__(
+        self, question: StateQuestion, tasks: list[Task], form: Any, written: WrittenKeys, since: float
+    ) -> None:
+        """`form`: the key as JSON has it."""
+        self.question, self.tasks, self.form, self.written, self.since = question, tasks, form, written, since
+        #: The tasks that were asked, their searches, copies and answers, by task. The loop, and threads of tasks, change them.
         self.asked: set[int] = set()
+        self.searches: dict[int, KeySearch] = {}
+        self.copies: dict[int, StateCopy] = {}
         self.found: dict[int, TaskState] = {}
 
     @property
@@ -94,34 +113,48 @@ class StateAnswers:
         if asked.whole or now - asked.since >= PATIENCE:
             self.open = None
             left = [task for task in asked.tasks if task.id not in asked.found]
-            busy = [self.answer_of(task, why=self.why_busy(task, now)) for task in left]
+            busy = [self.answer_of(task, why=self.why_late(asked, task, now)) for task in left]
             states = asked.tasks[0].states if isinstance(asked.tasks[0], StatefulBoltTask) else ()
-            self.write(WorkerState(asked.question.number, (*asked.found.values(), *busy), tuple(states)))
+            answers, copies = (*asked.found.values(), *busy), list(asked.copies.values())
+            owners = [copy for copy in copies if copy.owns]
+            shown_copies = tuple(owners or copies[:1])  # those of the others are the defaults
+            self.write(WorkerState(asked.question.number, answers, tuple(states), copies=shown_copies))
         else:
             self.loop.on_new_orders()
 
     def begin(self, question: StateQuestion, now: float) -> None:
         """Begin to answer a question."""
         tasks = [task for task in dict(self.worker.tasks).values() if task.spec.id == question.component]
-        refusal, keys = "", list[Any]()
+        refusal, form, written = "", None, WrittenKeys([], True)
         try:
-            form = json.loads(question.key)
-            keys = keys_written_as(form)
-            refusal = self.problem_with(question, tasks, form, keys)
+            if question.exact:
+                written = WrittenKeys([canonical(pickle.loads(b64decode(question.exact)))], True)
+            else:
+                form = json.loads(question.key)
+                written = keys_written_as(form)
+            refusal = self.problem_with(question, tasks, form)
         except (ValueError, RecursionError) as error:
             refusal = f"the key is no JSON: {error}"
+        except Exception as error:  # of the key's class
+            refusal = (
+                f"the key cannot be unpickled in worker {self.worker.plan.worker}: {failure_text(error)}"
+            )
         if refusal:
             self.open = None
             self.write(WorkerState(question.number, refusal=refusal))
         else:
-            self.open = OpenQuestion(question, tasks, keys, now)
+            self.open = OpenQuestion(question, tasks, form, written, now)
 
-    def problem_with(self, question: StateQuestion, tasks: list[Task], form: Any, keys: list[Any]) -> str:
+    def problem_with(self, question: StateQuestion, tasks: list[Task], form: Any) -> str:
         """Return why no task of the component can answer; "" if they can."""
         name = question.component
         if not tasks:
             return f"no task of {shown(name)} runs in worker {self.worker.plan.worker} any more"
         first = tasks[0]
+        if question.exact:
+            return (
+                "" if isinstance(first, StatefulBoltTask) else f"{name} is no StatefulBolt: it has no state"
+            )
         fields = key_fields(first.instance) if isinstance(first, StatefulBoltTask) else ()
         if not isinstance(first, StatefulBoltTask) or not fields:
             return f"{name} has no state of a key: it is no StatefulBolt with a key"
@@ -134,15 +167,20 @@ class StateAnswers:
                 f"a key of {name} has {len(fields)} fields ({', '.join(fields)}), and {question.key} has not: give each a KEY, "
                 "or one JSON array"
             )
-        if not keys:
-            return (
-                f"{question.key} stands for no key that a running task can look up: it has an object that JSON has not; a "
-                "kept epoch can be searched for it (--epoch)"
-            )
         return ""
 
-    def why_busy(self, task: Task, now: float) -> str:
+    def why_late(self, asked: OpenQuestion, task: Task, now: float) -> str:
         """Return why a task has not answered in time."""
+        search = asked.searches.get(task.id)
+        if search is None:
+            return self.why_busy(task, now)
+        return (
+            f"{task_name(task)} has compared {search.compared:,} of {search.total:,} keys within {PATIENCE:g} s, and has not "
+            "found it: a kept epoch can be searched for as long as that takes (--epoch)"
+        )
+
+    def why_busy(self, task: Task, now: float) -> str:
+        """Return why a task has not come to the question in time."""
         for call in self.calls.watch(now):
             if call.task is task:
                 text = tuple_of_call(call, self.calls.frames())
@@ -198,20 +236,54 @@ class StateAnswers:
             asked.asked.discard(task.id)  # it is asked again at the next check
             return
         try:
-            found = self.read(asked, task)
+            found = self.copy(asked, task) if asked.question.exact else self.read(asked, task)
         except Exception as error:  # of a user's class
             found = self.answer_of(task, why=f"{task_name(task)} cannot show the key: {failure_text(error)}")
+        if found is None:  # the next slice of keys is compared in the next round
+            asked.asked.discard(task.id)
+            self.loop.on_new_orders()
+            return
         asked.found[task.id] = found
         if asked.whole:
             self.done()
 
-    def read(self, asked: OpenQuestion, task: StatefulBoltTask) -> TaskState:
-        """Return what a task has for the key."""
-        for key in asked.keys:
-            if has_state(task.states, key) or key in task.timers.times:
-                rows = LiveKey(key, self.time_of).rows(task.states, task.timers, asked.question.state)
-                if rows:
-                    return self.answer_of(task, rows=tuple(rows))
+    def read(self, asked: OpenQuestion, task: StatefulBoltTask) -> TaskState | None:
+        """Return what a task has for the key; None: it has not compared all its keys."""
+        rows = self.rows_of(asked, task, asked.written.keys)
+        if rows or asked.written.all_of_them:
+            return self.answer_of(task, rows=rows)
+        search = asked.searches.get(task.id)
+        if search is None:
+            search = asked.searches[task.id] = KeySearch(asked.form, task.states, task.timers)
+        if not search.step():
+            return None
+        return self.answer_of(task, rows=self.rows_of(asked, task, search.found))
+
+    def rows_of(
+        self, asked: OpenQuestion, task: StatefulBoltTask, keys: Iterable[Any]
+    ) -> tuple[LiveRow, ...]:
+        """Return the rows of those keys that have any, and that rows write as the one that was asked for: Decimal(7) is written
+        "7", and finds 7, which is not."""
+        rows: list[LiveRow] = []
+        room = MOST_BYTES
+        for key in keys:
+            if not has_state(task.states, key) and key not in task.timers.times:
+                continue
+            if json_form(original(key_in(task.states, task.timers, key))) == asked.form:
+                live = LiveKey(key, self.time_of, room)
+                rows += live.rows(task.states, task.timers, asked.question.state)
+                room = live.room
+        return tuple(rows)
+
+    def copy(self, asked: OpenQuestion, task: StatefulBoltTask) -> TaskState:
+        """Keep copies of the values that a task has for the key."""
+        [key] = asked.written.keys
+        packed = b64encode(dumps_by_value(contents.read(task.states, original(key)), pickle.HIGHEST_PROTOCOL))
+        if len(packed) > MOST_COPIED:
+            return self.answer_of(
+                task, why=f"{task_name(task)} has {TOO_LARGE.format(len(packed), MOST_COPIED)}"
+            )
+        asked.copies[task.id] = StateCopy(task.id, has_state(task.states, key), packed.decode())
         return self.answer_of(task)
 
     def answer_of(self, task: Task, **more: Any) -> TaskState:

@@ -11,6 +11,7 @@ import ast
 import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain, islice, product
 from typing import Any, Final
@@ -25,6 +26,7 @@ from worker.state.maps import MapHandle
 from worker.state.readable import form_of_items, json_form, value_of
 from worker.state.saved_rows import TIMER
 from worker.state.saving import kind_of
+from worker.state.stored_keys import stored_key
 from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
 from worker.state.values import ValueHandle
@@ -41,13 +43,14 @@ _LONGEST_REPR: Final = 10_000
 class LiveKey:
     """What the states and timers of a task have for one key."""
 
-    def __init__(self, key: Any, to_wall: Callable[[float], float]) -> None:
-        """`key`: in the form of `canonical`. `to_wall`: turns times of the task's clock into those of the wall clock."""
+    def __init__(self, key: Any, to_wall: Callable[[float], float], room: int = MOST_BYTES) -> None:
+        """`key`: in the form of `canonical`. `to_wall`: turns times of the task's clock into those of the wall clock. `room`:
+        how many bytes of values may be shown."""
         self.key, self.to_wall = key, to_wall
         #: As JSON.
         self.form = json.dumps(json_form(original(key)))
         #: How many bytes may still be shown.
-        self.room = MOST_BYTES
+        self.room = room
 
     def rows(self, states: Mapping[str, StateHandle], timers: KeyTimers, only: str = "") -> list[LiveRow]:
         """Return the rows; with `only`, those of one state, or of the timers of this name."""
@@ -158,19 +161,39 @@ def _rest(count: int, what: str) -> str:
     return f"{count:,} further {what}{'' if count == 1 else 's'}" if count else ""
 
 
-def keys_written_as(form: Any) -> list[Any]:
-    """Return the keys, in the form of `canonical`, that rows write so: a text may stand for a time, an array for a tuple. There
-    is none for an object other than {"repr": text}, nor for such a text that is no literal of Python.
+def key_in(states: Mapping[str, StateHandle], timers: KeyTimers, key: Any) -> Any:
+    """Return the key that a task has for one that is equal to it, both in the form of `canonical`."""
+    for handle in states.values():
+        if not isinstance(handle, ValueHandle) or handle.keyed:
+            for there in (handle.cells, handle.raw):  # type: ignore[attr-defined]
+                if key in there:
+                    return stored_key(key, there)
+    return stored_key(key, timers.times)
+
+
+@dataclass(frozen=True)
+class WrittenKeys:
+    """The keys, in the form of `canonical`, that rows write in one way."""
+
+    keys: list[Any]
+    #: Whether there can be no others, but for keys of a class that writes its objects as Python writes its own.
+    all_of_them: bool
+
+
+def keys_written_as(form: Any) -> WrittenKeys:
+    """Return the keys that rows write so: a text may stand for a time, an array for a tuple. There is none for an object other
+    than {"repr": text}, nor for such a text that is no literal of Python: only the task knows the keys of these.
     """
     found: dict[Any, None] = {}
-    for key in islice(_keys(form), MOST_KEYS):
+    tried = list(islice(_keys(form), MOST_KEYS))
+    for key in tried:
         try:
             plain = canonical(key)
             if json_form(key) == form:
                 found[plain] = None
         except Exception:  # it can be no key
             continue
-    return list(found)
+    return WrittenKeys(list(found), bool(found) and len(tried) < MOST_KEYS)
 
 
 def _keys(form: Any) -> Iterator[Any]:

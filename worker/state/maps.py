@@ -13,6 +13,7 @@ from typing import Any
 
 from worker.state.codecs import Codec
 from worker.state.expiry import Expiry
+from worker.state.stored_keys import stored_key
 from worker.state.table import NONE, StateHandle, StateTable, StoredBytes
 
 #: In the log of a call: the whole map was replaced.
@@ -78,7 +79,7 @@ class MapHandle(StateHandle):
             self.remove(item)
             raise KeyError(item)
         if not self.plain:
-            self.keep_old(item)
+            self.keep_old(item if type(item) is self.keys_codec.exact else self.own_key(key, item))
         return found
 
     def get(self, item: Any, default: Any = None) -> Any:
@@ -204,6 +205,8 @@ class MapHandle(StateHandle):
     def remove(self, item: Any) -> None:
         """Remove an item that is there."""
         key = self.table.key
+        if type(item) is not self.keys_codec.exact:
+            item = self.own_key(key, item)
         self.keep_old(item)
         items = self.cells[key]
         del items[item]
@@ -211,6 +214,12 @@ class MapHandle(StateHandle):
             del self.cells[key]
         if self.expiry is not None:
             self.expiry.forget((key, item))
+
+    def own_key(self, key: Any, item: Any) -> Any:
+        """Return the key that the map has for one that is equal to it, such as 2 for 2.0: an undone deletion brings it back."""
+        if self.raw:
+            self.first_touch(key, item)
+        return stored_key(item, self.cells.get(key, ()))
 
     def sweep(self, now: float, most: int) -> None:
         """Drop up to `most` items whose time is over."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -304,3 +305,31 @@ def test_a_map_keeps_the_keys_that_were_saved() -> None:
     states = task.at("u")
     assert (states["ratios"][2], states["numbers"][True]) == (1, 1)
     assert repr([*states["ratios"], *states["numbers"]]) == "[2.0, 1]"
+
+
+@pytest.mark.parametrize("saved", [False, True])
+@pytest.mark.parametrize("through", ["del", "pop"])
+def test_an_undone_deletion_brings_back_the_key_that_the_map_had(through: str, saved: bool) -> None:
+    class Numbers(StatefulBolt):
+        key = "user"
+        numbers = MapState(int, int)
+        lists = MapState(int, list[int])
+        ratios = MapState(float, int)
+
+    task = Task(Numbers)
+    states = task.at("u")
+    states["numbers"][2], states["lists"][2], states["ratios"][2.0] = 1, [1], 1
+    states["numbers"][3] = 1
+    if saved:
+        task = Task(Numbers).load(task.saved())
+    states = task.at("u")
+    for name, asked in (("numbers", 2.0), ("numbers", Decimal(3)), ("lists", 2.0), ("ratios", 2)):
+        if through == "del":
+            del states[name][asked]
+        else:
+            states[name].pop(asked)
+    assert not any(states[name] for name in states)
+    task.table.undo()
+    assert repr({name: dict(states[name]) for name in states}) == (
+        "{'numbers': {3: 1, 2: 1}, 'lists': {2: [1]}, 'ratios': {2.0: 1}}"
+    )

@@ -275,7 +275,7 @@ class Story:
 
 
 @given(stories(), st.sampled_from([1, 2, 256]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whole_snapshot_and_changes_say_what_was_there_at_the_last_marker(
     events: list[tuple[Any, ...]], cells: int
 ) -> None:

@@ -94,7 +94,7 @@ def apply_to_model(model: Model, key: Any, step: tuple[Any, ...], now: float) ->
 
 
 @given(CALLS)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_only_calls_that_return_change_anything(
     calls: list[tuple[Any, list[tuple[Any, ...]], bool, float]],
 ) -> None:
