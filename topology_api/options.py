@@ -6,7 +6,6 @@ the reference page from the table. An option that Storm has too has Storm's name
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from functools import partial
 from typing import Literal
 
 from topology_api import storm_options
+from topology_api.own_values import json_problem
 from topology_api.state_places import path_problem, webhdfs_problem
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
@@ -27,8 +27,6 @@ PREFIXES = ("topology.", "nimbus.", "supervisor.", "squall.", "storm.")
 MAX_GROUPS = 32_768
 MAX_WORKERS = 65_535  # task ids have 16 bits, and a worker without a task is of no use
 _MAX_TUPLES = 100_000_000
-#: Of a number in a user's own key: Python refuses to write a number of much more bits as text.
-_MOST_BITS = 10_000
 
 
 # The place where a configuration is set -> the scopes of the options that are allowed there.
@@ -234,7 +232,13 @@ _TABLE = (
     Option(
         "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",
         "With topology.state.path: how many tuples of a spout task may wait for their commit. At the limit next_tuple is not "
-        "called.",
+        "called, and the epoch ends at once.",
+        _whole(1, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
+        "topology.epoch.cycle.tuples", (int,), 100_000, "tuples", "topology",
+        "With topology.state.path: how many tuples may wait for a task on an edge that closes a cycle of bolts. At the limit "
+        "the spouts pause until half of them are executed; at twice the limit, further ones are dead letters.",
         _whole(1, _MAX_TUPLES, "tuples"),
     ),
     Option(
@@ -465,7 +469,7 @@ def _problem_of(key: object, value: object, scope: Scope) -> str | None:
         return f"unknown configuration key {key!r}: it is Storm's; {instead}"
     if key.startswith(PREFIXES) or _is_typo(key):
         return f"unknown configuration key {key!r}{nearest(key, OPTIONS)}"
-    problem = _json_problem(value)
+    problem = json_problem(value)
     return None if problem is None else f"{key!r} {problem}"
 
 
@@ -477,24 +481,3 @@ def _is_typo(key: str) -> bool:
     if not difflib.get_close_matches(head, PREFIXES, n=1, cutoff=0.8):
         return False
     return bool(difflib.get_close_matches(key.lower(), OPTIONS, n=1, cutoff=0.85))
-
-
-def _json_problem(value: object, depth: int = 0) -> str | None:
-    """Return why the value of a user's own key cannot be encoded as JSON, or None."""
-    if depth > 50:
-        return "is nested more than 50 levels deep"
-    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return f"holds a whole number of more than {_MOST_BITS:,} bits"
-    if value is None or isinstance(value, (bool, int, str)):
-        return None
-    if isinstance(value, float):
-        return None if math.isfinite(value) else f"holds {shown(value)}, which JSON does not have"
-    if isinstance(value, (list, tuple)):
-        parts: list[object] = list(value)
-    elif isinstance(value, Mapping):
-        if wrong := [key for key in value if not isinstance(key, str)]:
-            return f"holds a dict with the key {typed(wrong[0])}: JSON has only str keys"
-        parts = list(value.values())
-    else:
-        return f"holds {typed(value)}: a configuration can hold only what JSON has"
-    return next(filter(None, (_json_problem(part, depth + 1) for part in parts)), None)

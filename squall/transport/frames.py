@@ -169,6 +169,12 @@ class Unsent:
     target: int = 0
     #: The user's call that failed; "" if decoding at the receiver failed.
     call: str = "emit"
+    #: The tuple's stream, and (root, edge) of its trees.
+    source: Source | None = None
+    trees: tuple[tuple[int, int], ...] = ()
+    #: In a topology with epochs: see `EpochFrame`.
+    rewind: int = 0
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -246,6 +252,8 @@ class EpochFrame:
 
     rewind: int
     item: Batch | EpochBarrier
+    #: Of a batch: the last epoch whose barrier its source had sent before.
+    epoch: int = 0
 
 
 Frame = Batch | Control | EpochFrame

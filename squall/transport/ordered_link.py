@@ -8,6 +8,7 @@ Must not know: sockets, what a rewind does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from squall.transport import channels, effects, wire
@@ -147,6 +148,9 @@ class OrderedLink(Link):
         else:
             body, further, note = wire.pack_encodable(item, local.codec, local.streams, local.name)
             if note is not None:
+                note.unsent = [
+                    replace(each, rewind=parcel.rewind, epoch=parcel.epoch) for each in note.unsent
+                ]
                 out.append(effects.Deliver(note))
             size = len(body) + sum(map(len, further))
             if item.limit is not None and item.rows:

@@ -300,10 +300,20 @@ def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
     """Remove the faulty tuple from a batch, and add its failure to the note."""
     at, source = error.position, batch.source
     failure = Failure("failed", source.component, source.task, str(error), COUNTS)
-    roots = [batch.roots[at], *(root for root, _ in batch.more.get(at, ()))]
-    note.failures += [(root, replace(failure)) for root in roots if root > 0]
+    root, edge = batch.roots[at], batch.edges[at]
+    trees = [(root, edge), *((more, edge ^ other) for more, other in batch.more.get(at, ()))]
+    note.failures += [(root, replace(failure)) for root, _ in trees if root > 0]
     note.unsent.append(
-        Unsent(source.component, source.task, batch.rows[at], str(error), batch.cycle, batch.target)
+        Unsent(
+            source.component,
+            source.task,
+            batch.rows[at],
+            str(error),
+            batch.cycle,
+            batch.target,
+            source=source,
+            trees=tuple(trees),
+        )
     )
     del batch.rows[at], batch.roots[at], batch.edges[at]
     batch.more = {place - (place > at): pairs for place, pairs in batch.more.items() if place != at}

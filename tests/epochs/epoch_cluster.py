@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
+from tests.epochs.epoch_cycles import Holds
 from tests.epochs.epoch_links import SimulatedLinks
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
@@ -88,6 +89,10 @@ class Settings:
     long: float = 0.15
     #: After how many records the log is trimmed, at least.
     trim_every: int = 8
+    #: How many emissions of a spout task may wait for their commit.
+    most_uncommitted: int = 1_000_000
+    #: How many rows may wait for a task of a cycle.
+    most_on_cycle: int = 1_000_000
 
 
 @dataclass
@@ -125,7 +130,7 @@ class Cluster:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        self.links = SimulatedLinks(self)
+        self.links, self.holds = SimulatedLinks(self), Holds()
 
     # Placing.
 
@@ -236,6 +241,7 @@ class Cluster:
             if self.armed and not self.survives(worker, effect):
                 worker.deferred.append((self.run_coordinator, (worker, coordinator, effects[number:])))
                 return
+            self.holds.follow(coordinator, effect)
             if isinstance(effect, SendToTask):
                 self.send_to_task(worker, effect)
             elif isinstance(effect, PutRecord):
@@ -460,6 +466,8 @@ class Cluster:
         if coordinator is not None:
             found = coordinator.message(task.name, effect.message, self.line.now)
             self.run_coordinator(leader, coordinator, found)
+            held = self.holds.heard(coordinator, task.name, effect.message)
+            self.run_coordinator(leader, coordinator, held)
 
     # The rest of the world.
 

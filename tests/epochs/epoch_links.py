@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.epochs.epoch_cycles import take_closing
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.messages import LinkItem, Rows
@@ -76,7 +77,8 @@ class SimulatedLinks:
         if side is None:
             side = task.receiving[source] = ReceivingSide()
         for ready in side.arrive(number, item):
-            self.cluster.run_effects(task, task.participant.arrive(source, ready))
+            entering = take_closing(task, source, ready)
+            self.cluster.run_effects(task, task.participant.arrive(source, entering))
             if not isinstance(ready, Rows):
                 self.send_grant(task, source, side.upto, side.executed)
 

@@ -20,6 +20,7 @@ from worker.epochs import in_memory, trimming
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
 from worker.epochs.coordinator import Coordinator
+from worker.epochs.cycle_bound import CycleBound
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.emissions import Emissions
 from worker.epochs.in_memory import InMemory
@@ -51,6 +52,12 @@ MUTANTS: Final[dict[str, Patch]] = {
     "completed before the commit": (Coordinator, "snapshot_written", of_log.completed_uncommitted),
     "a rewind forgets the acks of its commit": (Participant, "restore", of_tasks.no_acks_in_rewind),
     "completed before all is visible": (Coordinator, "end_if_done", of_log.completed_early),
+    "a task that needs a commit does not ask": (Participant, "needs_commit", of_tasks.constant([])),
+    "a task that needs a commit asks once": (Participant, "end_epoch", of_tasks.asks_once),
+    "an epoch that is asked for ends at once": (Coordinator, "message", of_log.ends_when_asked),
+    "a cycle that has drained does not say so": (CycleBound, "changed", of_tasks.never_drained),
+    "letters of other epochs belong to the open one": (Alignment, "epoch_of_next", of_tasks.constant(None)),
+    "letters behind the marker are not in the snapshot": (Parking, "close_late", of_tasks.constant([])),
     "the next barrier before the commit": (Coordinator, "snapshot_written", of_log.next_before_commit),
     "a version on trial commits": (Coordinator, "commit", of_log.never_on_trial),
     "an epoch number is used again": (LogView, "begin_rewind", of_log.number_again),
@@ -124,6 +131,7 @@ LOG_MUTANTS: Final[dict[str, Patch]] = {
 QUICK: Final = frozenset(
     {
         "a commit does not wait for all snapshots",
+        "a cycle that has drained does not say so",
         "a return goes to the newest snapshot",
         "a return in memory forgets a file of the chain",
         "a return leaves what is void",
@@ -137,7 +145,10 @@ QUICK: Final = frozenset(
         "a snapshot is written before it is encoded",
         "acks again",
         "acks at the barrier",
+        "a task that needs a commit asks once",
+        "a task that needs a commit does not ask",
         "acks of void epochs",
+        "an epoch that is asked for ends at once",
         "an ended input is waited for",
         "changes are on top of another task's",
         "changes are on top of void ones",
@@ -152,6 +163,8 @@ QUICK: Final = frozenset(
         "held frames are released early",
         "held tuples not in the snapshot",
         "keys go to other tasks than their rows",
+        "letters behind the marker are not in the snapshot",
+        "letters of other epochs belong to the open one",
         "outboxes not in the snapshot",
         "outcomes are dropped by a rewind",
         "outcomes before the commit",

@@ -13,7 +13,7 @@ from msgspec.structs import replace as with_fields
 from tests.epochs.epoch_stores import Outside
 from worker.epochs.coordinator import Coordinator, EpochPhase
 from worker.epochs.log import LogView, LogWriter, PutAnswer
-from worker.epochs.messages import BeginEpochEnd, RestoreTask
+from worker.epochs.messages import BeginEpochEnd, EpochWanted, RestoreTask
 from worker.epochs.records import CommitRecord, FloorRecord, LeadRecord, LogRecord, encode_record
 from worker.epochs.snapshot_files import SweepFiles
 from worker.epochs.trimming import LOG, LogSteps, PutNumbered, ReadRun, RemoveNumbers
@@ -181,6 +181,17 @@ def any_rewind(old: Any) -> Any:
 
     def method(self: Coordinator, task: str, message: Any, now: float) -> Any:
         return old(self, task, replace(message, rewind=self.view.rewind), now)
+
+    return method
+
+
+def ends_when_asked(old: Any) -> Any:
+    """An epoch that is asked for ends at once, also while another one ends."""
+
+    def method(self: Coordinator, task: str, message: Any, now: float) -> Any:
+        if isinstance(message, EpochWanted) and self.phase in (EpochPhase.ALIGNING, EpochPhase.COMMITTING):
+            return self.begin_end(now)
+        return old(self, task, message, now)
 
     return method
 

@@ -14,6 +14,7 @@ from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
+from worker.epochs.cycle_bound import CycleBound
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Barrier, RestoreTask, Rows, SnapshotMarker
@@ -32,6 +33,27 @@ def constant(value: Any) -> Callable[[Any], Any]:
 
 
 # Tasks.
+
+
+def asks_once(old: Any) -> Any:
+    """A task that has asked for a commit never asks again."""
+
+    def method(self: Participant, *args: Any) -> Any:
+        asked = self.asked
+        found = old(self, *args)
+        self.asked = asked
+        return found
+
+    return method
+
+
+def never_drained(old: Any) -> Any:
+    """A task of a cycle that was full stays so."""
+
+    def method(self: CycleBound, now: float) -> bool:
+        return self.full_since is None and bool(old(self, now))
+
+    return method
 
 
 def admit_all(old: Any) -> Any:

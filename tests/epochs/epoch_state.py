@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from worker.epochs.snapshot_files import TaskSnapshot
+
 Row = tuple[Any, ...]
 
 
@@ -40,3 +42,10 @@ class SimulatedKeys:
     def take_over(self, other: SimulatedKeys) -> None:
         """See `StateHandle`."""
         self.cells = other.cells
+
+
+def keys_in(snapshot: TaskSnapshot) -> dict[int, list[Row]]:
+    """The rows of each key in the parts of a snapshot."""
+    return {
+        key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()
+    }

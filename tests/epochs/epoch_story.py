@@ -88,6 +88,10 @@ class Story:
             sinks=random.choice((1.0, 1.0, 5.0)),
             trim_every=Random(f"trimming {seed}").choice((1, 1, 2, 4, 8)),
         )
+        limits = Random(f"limits {seed}")
+        if limits.random() < 0.25:  # then epochs that are asked for have to end it in time
+            settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
+        settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
         self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)
         self.random = random

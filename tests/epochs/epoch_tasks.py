@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tests.epochs.epoch_cycles import left
 from tests.epochs.epoch_rescale import GROUPS, NewNumbers
-from tests.epochs.epoch_state import Row, SimulatedKeys
+from tests.epochs.epoch_state import Row, SimulatedKeys, keys_in
 from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_topologies import Part
 from topology_api import Replay
 from worker.epochs.alignment import Alignment
+from worker.epochs.cycle_bound import CycleBound
 from worker.epochs.delivery import ReceivingSide, SendingSide
 from worker.epochs.emissions import Emissions
 from worker.epochs.in_memory import InMemory
@@ -78,6 +80,7 @@ class SimulatedTask:
         self.sending: dict[str, SendingSide] = {}
         self.receiving: dict[str, ReceivingSide] = {}
         self.keys = SimulatedKeys()
+        self.bound = CycleBound(self.cluster.settings.most_on_cycle)
         self.timers: list[tuple[float, Row]] = []
         self.emitted: list[int] = []
         self.gathered: list[Row] = []
@@ -265,6 +268,7 @@ class SimulatedTask:
                 if not self.execute(row):
                     self.participant.parking.park(row, "raised", REPLAY, self.line.now)
             self.executed(source)
+            left(self, source, len(content.rows))
 
     def executed(self, source: str) -> None:
         """Give credit back."""
@@ -343,7 +347,10 @@ class SimulatedTask:
     def next_tuple(self) -> None:
         """A spout's call."""
         emissions = self.participant.emissions
-        if self.stopped or self.blocked():
+        if self.stopped or self.blocked() or self.participant.held:
+            return
+        if emissions.uncommitted >= self.cluster.settings.most_uncommitted:
+            self.cluster.run_effects(self, self.participant.needs_commit())
             return
         again = emissions.next_again()
         if again is not None:
@@ -485,10 +492,3 @@ class SimulatedTask:
         if staged:
             self.cluster.prepare(self, participant.rewind, marker.epoch, rows)
         self.cluster.run_effects(self, effects)
-
-
-def keys_in(snapshot: TaskSnapshot) -> dict[int, list[Row]]:
-    """The rows of each key in the parts of a snapshot."""
-    return {
-        key: [tuple(row) for row in rows] for part in snapshot.parts for key, rows in part["keys"].items()
-    }

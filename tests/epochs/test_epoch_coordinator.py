@@ -22,6 +22,7 @@ from worker.epochs.messages import (
     BeginEpochEnd,
     CommitApplied,
     EpochCommitted,
+    EpochWanted,
     RestoreTask,
     ResumeTask,
     RewindWanted,
@@ -68,6 +69,22 @@ def snapshots(of: Coordinator, finished: bool = False) -> list[CoordinatorEffect
         message = SnapshotWritten(of.view.rewind, of.view.next_epoch, SnapshotFile(task, "d"), finished)
         effects = of.message(task, message, 1.0)
     return effects
+
+
+def test_an_epoch_that_a_task_needs_begins_before_its_time_and_never_beside_another() -> None:
+    coordinator = running()
+    wanted = EpochWanted(coordinator.view.rewind)
+    assert coordinator.message("in/0", EpochWanted(wanted.rewind + 1), 0.2) == []
+    assert coordinator.tick(0.2) == []  # that was not of this rewind
+    assert coordinator.message("in/0", wanted, 0.2) == []
+    assert len(sent(coordinator.tick(0.2), BeginEpochEnd)) == 2
+    assert coordinator.message("in/0", wanted, 0.3) == []  # the one that ends will do
+    record = written(snapshots(coordinator))
+    assert coordinator.message("in/0", wanted, 0.4) == []
+    effects = coordinator.put_answered(PutAnswer.STORED, 0.5)
+    assert isinstance(record, CommitRecord) and len(sent(effects, EpochCommitted)) == 2
+    assert sent(effects, BeginEpochEnd) == [] and coordinator.tick(1.4) == []
+    assert len(sent(coordinator.tick(1.5), BeginEpochEnd)) == 2
 
 
 def test_an_epoch_is_committed_when_every_snapshot_is_written_and_tasks_hear_of_it_when_the_record_stands() -> (

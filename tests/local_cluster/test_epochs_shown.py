@@ -28,6 +28,7 @@ from worker.epochs.in_memory import InMemory, NothingToUndo
 from worker.epochs.messages import Barrier, BeginEpochEnd, EndMark, RestoreTask, ResumeTask
 from worker.epochs.parking import Parking
 from worker.epochs.participant import Participant
+from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epoch_worker import EpochWorker
 
@@ -158,7 +159,16 @@ def test_a_store_that_fails_is_named_at_once_and_one_that_does_not_answer_after_
     ]
 
 
-def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(tmp_path: Path) -> None:
+def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, step = [True], EpochLead.step
+
+    def slow_step(self: EpochLead, now: float) -> None:
+        self.coordinator.on_trial = bool(waits)  # the epoch ends at once, and its commit waits
+        step(self, now)
+
+    monkeypatch.setattr(EpochLead, "step", slow_step)
     conf = {
         "topology.state.path": f"file://{tmp_path}",
         "topology.epoch.secs": 5,
@@ -171,6 +181,7 @@ def test_a_spout_waits_when_as_many_tuples_wait_for_their_commit_as_may(tmp_path
         assert 100 <= spout.emitted < 250
         assert (spout.idle, spout.pending, spout.acked) == ("waits for a commit", 0, 0)
         assert spout.uncommitted == spout.emitted
+        waits.clear()
         cluster.advance(15)
         assert counts(cluster) == expected(list(range(250)))
 

@@ -16,7 +16,7 @@ from tests.local_cluster.keeping_words import Async, AsyncRich, Batches, Gathers
 from tests.local_cluster.words_with_state import Count, Finite, Forward, Pass, Words, expected
 from tests.worker.lossy_carrier import Faults
 from tests.worker.network_of_workers import InMemory, Net, World
-from topology_api import Bolt, Context, Fields, Spout, TopologyBuilder, Tuple
+from topology_api import Bolt, Context, Spout, TopologyBuilder
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.task_table import TaskTable
 from worker.state import contents
@@ -370,46 +370,6 @@ def test_a_worker_that_dies_when_all_is_done_ends_again(tmp_path: Path, phase: s
     net.restart("b")
     assert net.run(30, net.settled)
     assert problems_of(net) == []
-
-
-class Odd:
-    """Cannot be pickled."""
-
-    def __reduce__(self) -> Any:
-        raise TypeError("odd")
-
-
-class Spoiled:
-    """Cannot be unpickled."""
-
-    def __reduce__(self) -> Any:
-        return spoil, ()
-
-
-def spoil() -> None:
-    raise RuntimeError("spoiled")
-
-
-class Sends(Pass):
-    outputs = Fields("word", "number", "extra")
-
-    def __init__(self, extra: type) -> None:
-        super().__init__()
-        self.extra = extra
-
-    def execute(self, tup: Tuple) -> None:
-        self.emit((tup["word"], tup["number"], self.extra() if tup["number"] == 77 else None))
-
-
-@pytest.mark.parametrize("extra", [Odd, Spoiled])
-def test_a_value_that_cannot_travel_ends_its_worker_instead_of_being_missed(
-    tmp_path: Path, extra: type
-) -> None:
-    net = net_of(tmp_path, InMemory(), between=Sends(extra))
-    net.start()
-    net.run(5)
-    [problem, *_] = problems_of(net)
-    assert "a tuple cannot travel to another worker, and state would miss it" in problem
 
 
 def test_after_a_rewind_an_inactive_topology_is_still_inactive(tmp_path: Path) -> None:

@@ -36,6 +36,8 @@ class Alignment:
         self.last = False
         #: The last epoch whose marker has entered the inbox.
         self.marked = 0
+        #: The last epoch whose marker the task has reached: the caller sets this.
+        self.reached = 0
         #: Inputs whose barrier is there.
         self.behind: set[str] = set()
         self.held: list[tuple[str, LinkItem]] = []
@@ -74,6 +76,19 @@ class Alignment:
         if source in self.open:
             self.recorded.append((source, item))
         return [(source, item)]
+
+    def records(self, source: str) -> bool:
+        """Return whether what comes from a source now is a part of the snapshot of the epoch that ends."""
+        return source in self.open
+
+    def epoch_of_next(self, source: str) -> int | None:
+        """Return the epoch in which a source has sent what comes from it now; None: it is the one that is open here. The task
+        may not have reached a marker yet whose barriers are there, or the source may be ahead of others."""
+        if source in self.open:
+            return self.marked
+        if source in self.behind:
+            return self.epoch + 1
+        return self.marked + 1 if self.marked > self.reached else None
 
     def end_closing(self) -> list[InboxItem]:
         """All cycles around this task have ended; return what enters the inbox."""

@@ -6,7 +6,7 @@
 | CLAIMING | its `LeadRecord` is being written | the record stands |
 | REWINDING | a `RewindRecord` is being written | the record stands |
 | RESTORING | step one of a rewind: tasks return to the last commit | every task has answered |
-| OPEN | tasks run, and no barrier is under way | the interval, a planned change, a kill |
+| OPEN | tasks run, and no barrier is under way | the interval, a task that needs a commit, a planned change, a kill |
 | ALIGNING | barriers are under way | every task's snapshot is written |
 | HELD | the snapshots are written, and the version is on trial: nothing is committed | the end of the trial |
 | COMMITTING | the `CommitRecord` is being written | the record stands |
@@ -26,7 +26,7 @@ Must not know: stores, links, clocks (times come as arguments), what tasks do.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
@@ -46,8 +46,10 @@ from worker.epochs.log import (
 from worker.epochs.messages import (
     BeginEpochEnd,
     CommitApplied,
+    CycleHolds,
     EpochCommitted,
     EpochsOver,
+    EpochWanted,
     RestoreTask,
     ResumeTask,
     RewindWanted,
@@ -69,6 +71,7 @@ from worker.epochs.records import (
     SnapshotFile,
     StartPoint,
     component_of,
+    left_behind,
 )
 from worker.epochs.snapshot_files import SweepFiles, sweep_of
 from worker.epochs.starting import FetchStart, NoSuchEpoch, start_of
@@ -256,8 +259,12 @@ class Coordinator:
         """Follow a message. One of another rewind number is refused, and with it every message of a process that was replaced:
         only the processes of the present assignment hear of the present number.
         """
-        if message.rewind != self.view.rewind or isinstance(message, TaskActive):
-            return []  # whether an epoch without activity is committed is for the caller to decide
+        if message.rewind != self.view.rewind or isinstance(message, TaskActive | CycleHolds):
+            return []  # whether an epoch without activity is committed, and spouts pause, is for the caller to decide
+        if isinstance(message, EpochWanted):
+            if self.phase is P.OPEN:  # the commit that is under way otherwise is the one that the task needs
+                self.next_begin = min(self.next_begin, now)
+            return []
         if isinstance(message, RewindWanted):
             self.facts.rewind_wanted(message.reason)
             return self.rewind(now)
@@ -479,13 +486,6 @@ class Coordinator:
         """Write that no epoch follows."""
         self.enter(P.ENDING)
         return self.write(EndRecord(self.writer.new_token(), self.view.epoch, reason))
-
-
-def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, SnapshotFile]:
-    """Return the snapshots of components that a topology does not have any more: a later version may have them again."""
-    here = {component_of(task) for task in tasks}
-    there = newest.files if newest is not None else {}
-    return {task: file for task, file in there.items() if component_of(task) not in here}
 
 
 def trimming_of(view: LogView) -> list[CoordinatorEffect]:

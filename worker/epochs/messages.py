@@ -70,7 +70,14 @@ class EpochsOver(Struct, frozen=True, tag=True):
     epoch: int
 
 
-ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver
+class HoldSpouts(Struct, frozen=True, tag=True):
+    """Spouts emit nothing from now on, for this reason; "": they go on."""
+
+    rewind: int
+    why: str
+
+
+ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver | HoldSpouts
 
 # From tasks to the coordinator.
 
@@ -114,7 +121,23 @@ class TaskActive(Struct, frozen=True, tag=True):
     ended: bool = False
 
 
-ToCoordinator = TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive
+class EpochWanted(Struct, frozen=True, tag=True):
+    """The task can do nothing before the next commit: end the open epoch, unless one ends already."""
+
+    rewind: int
+
+
+class CycleHolds(Struct, frozen=True, tag=True):
+    """The task has reached its limit of tuples that wait on edges which close a cycle, as this text says: spouts are to pause.
+    "": it has executed half of them since."""
+
+    rewind: int
+    why: str
+
+
+ToCoordinator = (
+    TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted | CycleHolds
+)
 
 # Envelopes.
 

@@ -57,6 +57,8 @@ class Parking:
         self.unkept = 0
         #: The letters of the open epoch.
         self.letters: list[tuple[Any, str, int]] = []
+        #: Further letters of epochs that are not the open one.
+        self.others: dict[int, list[tuple[Any, str, int]]] = {}
         #: The letters that were sent again to this task, by id, so that none counts twice although its file may be found once
         #: more: the epoch in which it counts (None: the open one), and when the letter expires by the wall clock.
         self.taken: dict[str, tuple[int | None, float | None]] = {}
@@ -84,6 +86,10 @@ class Parking:
     def give_up(self, parked: Parked, failure: str) -> None:
         """A tuple or timer becomes a dead letter."""
         self.letters.append((parked.item, clean(failure), parked.attempts))
+
+    def give_up_in(self, epoch: int, item: Any, failure: str) -> None:
+        """A tuple of another epoch than the open one, which ends or will begin, becomes a dead letter."""
+        self.others.setdefault(epoch, []).append((item, clean(failure), 1))
 
     def take_again(self, id: str, expires: float | None, item: Any, now: float) -> None:
         """A letter is sent again: it is tried at once, with attempts of its own. `item`: None if it is a timer."""
@@ -115,13 +121,21 @@ class Parking:
 
     def close(self, epoch: int) -> list[ParkedLetter]:
         """Return the letters of the epoch that ends."""
-        letters = [
-            ParkedLetter(f"{self.task}/{epoch}/{number}", item, failure, attempts)
-            for number, (item, failure, attempts) in enumerate(self.letters)
-        ]
+        letters = self.made(str(epoch), self.letters + self.others.pop(epoch, []))
         self.letters = []
         self.taken = {id: (epoch if at is None else at, expires) for id, (at, expires) in self.taken.items()}
         return letters
+
+    def close_late(self, epoch: int) -> list[ParkedLetter]:
+        """Return the letters of the epoch that ends which came behind the marker."""
+        return self.made(f"{epoch}/late", self.others.pop(epoch, []))
+
+    def made(self, epoch: str, letters: list[tuple[Any, str, int]]) -> list[ParkedLetter]:
+        """Return letters with their ids."""
+        return [
+            ParkedLetter(f"{self.task}/{epoch}/{number}", item, failure, attempts)
+            for number, (item, failure, attempts) in enumerate(letters)
+        ]
 
     def content(self, now: float) -> list[tuple[Any, int, float]]:
         """Return what a snapshot keeps. Clocks of processes differ, so it keeps the seconds that are left."""
@@ -136,4 +150,4 @@ class Parking:
         """Return to a snapshot."""
         self.taken = {id: (0, expires) for id, expires in taken}
         self.parked = [Parked(item, attempts, now + left, attempts, now) for item, attempts, left in content]
-        self.letters = []
+        self.letters, self.others = [], {}

@@ -31,6 +31,8 @@ from worker.epochs.messages import (
     CommitApplied,
     EpochCommitted,
     EpochsOver,
+    EpochWanted,
+    HoldSpouts,
     LinkItem,
     RestoreTask,
     ResumeTask,
@@ -42,7 +44,7 @@ from worker.epochs.messages import (
     ToCoordinator,
     ToTask,
 )
-from worker.epochs.parking import Parking
+from worker.epochs.parking import Parked, Parking
 from worker.epochs.records import SnapshotFile
 from worker.epochs.sinks import Show, ShowAnswer, Showing
 from worker.epochs.snapshot_chain import SnapshotChain
@@ -222,6 +224,10 @@ class Participant:
         self.epoch = 0
         self.applied = 0
         self.ending: Ending | None = None
+        #: Why the spout of this task may emit nothing, although it is active: a cycle holds too many tuples; "": it may.
+        self.held = ""
+        #: Whether the coordinator was asked to end the open epoch.
+        self.asked = False
         #: Whether a process before this one may have emitted what is in the snapshot.
         self.new = True
 
@@ -239,6 +245,9 @@ class Participant:
             return self.committed(message.epoch)
         if isinstance(message, EpochsOver):
             return self.over(message.epoch)
+        if isinstance(message, HoldSpouts):
+            self.held = message.why
+            return []
         if isinstance(message, BeginEpochEnd):
             running = self.phase is TaskPhase.RUNNING
             return self.into_inbox(self.alignment.begin(message.epoch, message.last)) if running else []
@@ -263,7 +272,7 @@ class Participant:
         """Step one: stop, and return to the last commit: in memory, or by reading snapshots. Void handles are aborted."""
         self.rewind = message.rewind
         self.phase = TaskPhase.RESTORING
-        self.ending = None
+        self.ending, self.asked, self.held = None, False, ""
         effects: list[TaskEffect] = [StopTask(), *self.commit_known(message.epoch), *self.abort_void()]
         self.emissions.rewind()
         self.files = self.choose_files(message.files)
@@ -329,6 +338,15 @@ class Participant:
         """An admitted item came from a source task, in the order in which it was sent."""
         return self.into_inbox(self.alignment.arrive(source, item))
 
+    def give_up_arriving(self, source: str, item: Any, failure: str) -> None:
+        """A tuple that came over the closing edge of a cycle will not be executed: it is a dead letter of the epoch in which it
+        was sent."""
+        epoch = self.alignment.epoch_of_next(source)
+        if epoch is None:
+            self.parking.give_up(Parked(item, 1, 0.0), failure)
+        else:
+            self.parking.give_up_in(epoch, item, failure)
+
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
         return (
@@ -343,6 +361,13 @@ class Participant:
 
     # The end of an epoch.
 
+    def needs_commit(self) -> list[TaskEffect]:
+        """The task can do nothing before the next commit: ask, once, that the open epoch ends, unless it has ended here."""
+        if self.asked or self.emissions.closed or self.phase is not TaskPhase.RUNNING:
+            return []
+        self.asked = True
+        return [self.to_coordinator(EpochWanted(self.rewind))]
+
     def end_epoch(
         self,
         marker: SnapshotMarker,
@@ -355,7 +380,8 @@ class Participant:
     ) -> list[TaskEffect]:
         """The task has reached a marker. `content`: what the caller keeps. `rows`: of a token sink, or None. `prepares`: a
         staged sink is preparing its handle, see `prepared`. `data`: has the parts; if some are missing, see `encoded`."""
-        epoch = marker.epoch
+        epoch, self.asked = marker.epoch, False
+        self.alignment.reached = epoch
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
@@ -394,6 +420,8 @@ class Participant:
             return []
         ending.written = True
         snapshot = ending.snapshot
+        if late := self.parking.close_late(snapshot.epoch):
+            self.after_commit.add(EpochOutcome(snapshot.epoch, self.index, LETTERS, late))
         snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)
         snapshot.fields = self.row_fields if snapshot.has_rows() else []

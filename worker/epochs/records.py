@@ -8,7 +8,7 @@ Must not know: who writes records, where they are kept.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -156,6 +156,13 @@ LogRecord = LeadRecord | CommitRecord | RewindRecord | DropRecord | EndRecord | 
 
 build_type_info(LeadRecord, CommitRecord, RewindRecord, DropRecord, EndRecord, FloorRecord)
 _DECODER = msgspec.msgpack.Decoder(LogRecord)
+
+
+def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, SnapshotFile]:
+    """Return the snapshots of components that a topology does not have any more: a later version may have them again."""
+    here = {component_of(task) for task in tasks}
+    there = newest.files if newest is not None else {}
+    return {task: file for task, file in there.items() if component_of(task) not in here}
 
 
 def component_of(task: str) -> str:

@@ -21,8 +21,18 @@ from worker.epochs.coordinator import (
     SendToTask,
     TrimLog,
 )
+from worker.epochs.cycle_bound import SpoutHold
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
-from worker.epochs.messages import EpochsOver, RestoreTask, ResumeTask, TaskActive, ToCoordinator
+from worker.epochs.messages import (
+    CycleHolds,
+    EpochsOver,
+    EpochWanted,
+    HoldSpouts,
+    RestoreTask,
+    ResumeTask,
+    TaskActive,
+    ToCoordinator,
+)
 from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
 from worker.epochs.starting import FetchStart, NoSuchEpoch
@@ -62,6 +72,8 @@ class EpochLead:
         #: Tasks that have reported that all tasks of their worker have ended.
         self.ended_elsewhere: set[str] = set()
         self.begun = self.hurried = False
+        #: Whether spouts pause because of a cycle.
+        self.hold = SpoutHold()
         #: Whether tasks were told to run.
         self.resumed = False
         #: Whether nothing has happened since the last commit.
@@ -116,12 +128,25 @@ class EpochLead:
 
     def message(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message of a task."""
+        if isinstance(message, CycleHolds):
+            self.hold_spouts(task, message)
+        if isinstance(message, EpochWanted) and message.rewind == self.coordinator.view.rewind:
+            self.active_elsewhere = True  # its report of that may come later
         if not isinstance(message, TaskActive):
             self.perform(self.coordinator.message(task, message, self.now()))
         elif message.rewind == self.coordinator.view.rewind:
             self.active_elsewhere = True
             if message.ended:
                 self.ended_elsewhere.add(task)
+
+    def hold_spouts(self, task: str, message: CycleHolds) -> None:
+        """A task says whether a cycle holds too many tuples there: let all spouts pause, or go on."""
+        rewind = self.coordinator.view.rewind
+        if message.rewind != rewind:
+            return
+        why = self.hold.heard(task, message.why)
+        if why is not None:
+            self.perform(self.coordinator.to_all(HoldSpouts(rewind, why)))
 
     def peer_gone(self, name: str) -> None:
         """The process of another worker has ended: what it did since the last commit is void."""
@@ -155,6 +180,7 @@ class EpochLead:
                     if not self.fits():
                         return
                     self.ended_elsewhere.clear()
+                    self.hold = SpoutHold()
                     self.hurried = False
                 self.resumed = self.resumed or isinstance(effect.message, ResumeTask)
                 self.mail.to_task(effect.task, effect.message)

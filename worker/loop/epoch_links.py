@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from squall.transport.credit import ReceiveWindow, SendWindow
 from squall.transport.frames import Batch, EpochBarrier, EpochFrame
+from worker.loop.cycle_input import closes_cycle
 from worker.loop.epochs import Epochs
 from worker.loop.links import Flush, Links
 from worker.routing.outbox import Outbox
@@ -50,7 +51,8 @@ class EpochLinks(Links):
         if worker == self.worker:
             self.arrive(batch)
         else:
-            self.send(worker, EpochFrame(self.epochs.rewind, batch))
+            epochs = self.epochs
+            self.send(worker, EpochFrame(epochs.rewind, batch, epochs.passed.get(batch.source.task, 0)))
 
     def send_barrier(self, barrier: EpochBarrier, targets: Iterable[int]) -> None:
         """Send a barrier to the other workers of its source's readers."""
@@ -76,7 +78,9 @@ class EpochLinks(Links):
 
     def done(self, batch: Batch) -> None:
         if batch.cycle >= 0:
-            self.cycles.executed(batch.cycle, batch.sender, len(batch.rows))
+            self.cycles.executed(batch.cycle, batch.sender, len(batch.rows) + batch.skipped)
+            if closes_cycle(batch):
+                self.epochs.executed(batch)
         window = batch.window
         if window is None or window.over:
             return

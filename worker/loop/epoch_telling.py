@@ -128,15 +128,20 @@ class EpochTelling:
         return []
 
     def of_spouts(self, now: float) -> list[EpochWait]:
-        """Return the spouts that may not emit before the next commit."""
+        """Return the spouts that may not emit before the next commit, or until a cycle has drained."""
         found = []
         for task in list(self.worker.spouts):
-            if not isinstance(task, EpochSpoutTask) or not task.opened or not task.waits_for_commit:
+            if (
+                not isinstance(task, EpochSpoutTask)
+                or not task.opened
+                or not (task.held or task.waits_for_commit)
+            ):
                 self.full_since.pop(task.id, None)
                 continue
             since = self.full_since.setdefault(task.id, now)
             if now - since >= LONG_WAIT:
-                why = f"{task.emissions.uncommitted:,} tuples wait for their commit (topology.epoch.uncommitted)"
+                uncommitted = f"{task.emissions.uncommitted:,} tuples wait for their commit (topology.epoch.uncommitted)"
+                why = short_line(task.held) if task.held else uncommitted
                 found.append(EpochWait("commit", since, why, task.spec.id, task.id))
         return found
 

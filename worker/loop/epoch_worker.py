@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -28,6 +28,7 @@ from worker.epochs.messages import (
 from worker.epochs.parking import ParkedLetter
 from worker.epochs.records import BadLog
 from worker.errors.reports import make_report
+from worker.loop.cycle_input import CYCLE_TUPLES
 from worker.loop.epoch_lead import EpochLead
 from worker.loop.epoch_links import EpochLinks
 from worker.loop.epoch_mail import EpochMail
@@ -44,6 +45,7 @@ from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
+from worker.tracking.ack_batch import AckBatch
 from worker.tracking.dead_letters import GivenUp
 
 #: The length of the id of a bolt's letter.
@@ -65,7 +67,7 @@ class EpochWorker(Worker):
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
         self.links.epochs = self.epochs = Epochs(
-            self, self.links, self.mail, self.files, self.calls, self.now
+            self, self.links, self.mail, self.files, self.calls, self.now, int(conf[CYCLE_TUPLES])
         )
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
@@ -330,17 +332,31 @@ class EpochWorker(Worker):
             self.end(SquallError(text))
         if control.rewind != self.epochs.rewind:
             control.grants, control.cycles = {}, []
+        if any(lost.call for lost in control.unsent):
+            control.failures = []  # `take_unsent` settles their trees
         super().process_control(control, now)
 
     def take_unsent(self, lost: Unsent, now: float) -> None:
+        if lost.call:
+            if lost.cycle >= 0:
+                self.cycles.unsent(lost.cycle, self.links.worker_of[lost.target], 1)
+            self.epochs.unsent(lost)
+            return
         super().take_unsent(lost, now)
         where = f"{lost.component}[{lost.task}]"
         self.end(
             StateError(
-                f"{where}: a tuple cannot travel to another worker, and state would miss it: {lost.error}. With "
-                "topology.state.path all values must be such that pickle can carry them"
+                f"{where}: a tuple that has come from another worker cannot be read, and state would miss it: {lost.error}. "
+                "With topology.state.path all values must be such that pickle can carry them"
             )
         )
+
+    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
+        """See `EpochHost`."""
+        acked = AckBatch()
+        for root, edge in trees:
+            acked.add(root, edge)
+        self.ack_router.route(acked)
 
     def send_controls(self) -> None:
         for worker in [*self.links.grants, *(worker for worker, _ in self.cycles.outgoing)]:
@@ -417,8 +433,12 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item[:4]
     mark, fields = mark_of(letter.item), fields_of(letter.item)
-    assert isinstance(task, EpochBoltTask)
     row = pickle.loads(packed)
+    if source == TIMER:
+        fields = list(TIMER_FIELDS)
+    elif not fields:
+        assert isinstance(task, EpochBoltTask)
+        fields = list(task.fields_of[source, stream])
     values, as_text = shown_values(row)
     as_text = tuple(sorted({*as_text, *mark.texts}))
     context = task.context
@@ -432,7 +452,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             task=context.task,
             stream=stream,
             message_id="",
-            fields=TIMER_FIELDS if source == TIMER else tuple(fields or task.fields_of[source, stream]),
+            fields=tuple(fields),
             values=values,
             as_text=as_text,
             failure=failure,

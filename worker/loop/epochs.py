@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from squall.transport.frames import Batch, EpochBarrier, EpochFrame
+from squall.transport.frames import Batch, EpochBarrier, EpochFrame, Unsent
 from topology_api import SquallError, StateError
 from topology_api.tuples import Source
 from worker.epochs.messages import (
@@ -23,6 +23,7 @@ from worker.epochs.messages import (
     EndMark,
     EpochCommitted,
     EpochsOver,
+    HoldSpouts,
     LinkItem,
     RestoreTask,
     Rows,
@@ -49,6 +50,7 @@ from worker.epochs.participant import (
 )
 from worker.epochs.records import SnapshotFile
 from worker.epochs.snapshot_files import TaskSnapshot
+from worker.loop.cycle_input import CycleInput, closes_cycle
 from worker.loop.epoch_activity import EpochActivity
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_outside import EpochOutside, OutsideHost
@@ -62,7 +64,7 @@ from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.staged_sink import StagedSinkTask
-from worker.tasks.unsent_rows import rows_in_outboxes
+from worker.tasks.unsent_rows import LostRow, give_up_row, rows_in_outboxes
 
 _log = logging.getLogger(__name__)
 
@@ -91,6 +93,9 @@ class EpochHost(OutsideHost, Protocol):
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
 
+    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
+        """Ack a tuple that will not be executed, in its trees: (root, edge) of each."""
+
 
 class Epochs:
     """The tasks of one worker, and their participants."""
@@ -103,12 +108,15 @@ class Epochs:
         files: EpochFiles,
         calls: StoreCalls,
         now: Callable[[], float],
+        cycle_tuples: int,
     ) -> None:
+        """`cycle_tuples`: how many tuples may wait for a task on edges that close a cycle."""
         self.host, self.links, self.mail = host, links, mail
         self.files, self.calls, self.now = files, calls, now
         #: By task id. A task's participant lives as long as the process; the task does not.
         self.participants: dict[int, Participant] = {}
         self.tasks: dict[int, EpochTask] = {}
+        self.spouts: list[EpochSpoutTask] = []
         self.by_name: dict[str, int] = {}
         #: The names of the topology's tasks, in all workers.
         self.names: dict[int, str] = {}
@@ -128,6 +136,8 @@ class Epochs:
         #: Frames of a rewind whose first step their target has not taken yet.
         self.early: dict[int, list[EpochFrame]] = {}
         self.resumed: set[int] = set()
+        #: The last epoch whose barrier each task here has sent since the last rewind.
+        self.passed: dict[int, int] = {}
         #: The tasks that have a marker and have not reached it.
         self.marked: dict[int, EpochTask] = {}
         #: The tasks whose snapshot is being encoded.
@@ -142,6 +152,7 @@ class Epochs:
             lambda: sum(activity_of(task) for task in self.tasks.values()),
             lambda ended: mail.to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended)),
         )
+        self.cycle_input = CycleInput(cycle_tuples, now, self.perform, host.settle)
         self.outside = EpochOutside(host, mail, now, lambda: self.participants, self.tasks, self.perform)
 
     @property
@@ -154,14 +165,19 @@ class Epochs:
     def join(self, task: EpochTask, participant: Participant) -> None:
         """A task was made."""
         self.tasks[task.id] = task
+        if isinstance(task, EpochSpoutTask):
+            self.spouts.append(task)
         self.by_name[participant.task] = task.id
         self.participants[task.id] = participant
 
     def forget_objects(self) -> None:
         """All tasks were closed: others take their places, and begin with the last commit."""
         self.tasks.clear()
+        self.spouts.clear()
         self.by_name.clear()
         self.resumed.clear()
+        self.passed.clear()
+        self.cycle_input.restart()
         self.marked.clear()
         self.encoding.clear()
         self.end_marks.clear()
@@ -194,6 +210,9 @@ class Epochs:
         """Do what is due; return whether anything was done."""
         if not self.running:
             return False
+        for spout in self.spouts:
+            if spout.waits_for_commit:
+                self.perform(spout, self.participants[spout.id].needs_commit())
         took = self.take_markers() if self.marked else False
         return self.encode_slices() or took if self.encoding else took
 
@@ -235,10 +254,13 @@ class Epochs:
         for each in reached:
             # As they are now: what has left since the task reached the marker is in front of the barrier.
             try:
-                each.content.outboxes = rows_in_outboxes(task.emitter, task.epochs.names)
+                each.content.outboxes, lost = rows_in_outboxes(task.emitter, task.epochs.names)
             except StateError as error:
                 self.host.end(error)
                 return
+            for row in lost:
+                give_up_row(task, row)
+                self.host.settle(row.trees)
             if each.data is not None and not each.data.whole:
                 assert isinstance(task, EpochBoltTask)
                 self.encoding[task.id] = task
@@ -265,6 +287,10 @@ class Epochs:
             item: LinkItem = EndMark()
         else:
             item = Rows((batch,))
+            if closes_cycle(batch):
+                task = self.tasks[batch.target]
+                assert isinstance(task, EpochBoltTask)
+                self.cycle_input.arrive(task, self.participants[task.id], source, batch)
         self.perform(self.tasks[batch.target], self.participants[batch.target].arrive(source, item))
 
     def admit(self, frame: EpochFrame) -> None:
@@ -318,12 +344,34 @@ class Epochs:
 
     def send_barrier(self, task: EpochTask, barrier: Barrier) -> None:
         """Send a barrier to the tasks that read this one, unless its end marks are there: inner edges of cycles have none."""
+        self.passed[task.id] = barrier.epoch
         if task.ended and task.spec.id not in self.plan.cycle_of:
             return
         sent = EpochBarrier(task.id, barrier.epoch, barrier.last)
         for target in self.readers.get(task.id, ()):
             self.accept(target, sent)
         self.links.send_barrier(sent, self.plan.barrier_targets(task.spec.id))
+
+    def executed(self, batch: Batch) -> None:
+        """A batch that came over an edge which closes a cycle was executed."""
+        task = self.tasks.get(batch.target)
+        if isinstance(task, EpochBoltTask):
+            self.cycle_input.executed(task, self.participants[task.id], len(batch.rows))
+
+    def unsent(self, lost: Unsent) -> None:
+        """A tuple that was emitted here cannot travel to another worker. It becomes a dead letter of the epoch in which it was
+        sent; if its task's part of this one has ended already, because the other worker could not be reached, all tasks return
+        to the last commit, and do what they did since once more.
+        """
+        task = self.tasks.get(lost.task)
+        if lost.rewind != self.rewind or lost.rewind < self.oldest or task is None or lost.source is None:
+            return  # void
+        if lost.epoch != self.passed.get(lost.task, 0):
+            self.perform(task, self.participants[task.id].frame_lost(lost.rewind))
+            return
+        row = LostRow(lost.source, self.names[lost.target], tuple(lost.values), lost.trees)
+        give_up_row(task, row, lost.error)
+        self.host.settle(row.trees)
 
     # Messages and effects.
 
@@ -352,6 +400,9 @@ class Epochs:
         elif isinstance(message, EpochCommitted):
             self.ending = None
             self.halted = self.halted or message.epoch == self.last_epoch
+        elif isinstance(message, HoldSpouts):
+            for spout in self.spouts:
+                spout.held = message.why
         elif isinstance(message, EpochsOver):
             self.over = True
 

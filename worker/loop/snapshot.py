@@ -165,6 +165,8 @@ def idle_reason(task: SpoutTask, store: str = "") -> str:
         return "backpressure"
     if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
         return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
+    if isinstance(task, EpochSpoutTask) and task.held:
+        return "waits for a cycle"
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before

@@ -8,6 +8,7 @@ Must not know: links, trackers, coordinators, files.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from itertools import chain
 
@@ -143,6 +144,14 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
         yield from super().unsettled()
         for tup in chain(*self.parts, self.gathered):
             yield tup, True, None
+
+    def give_up_held(self, tup: Tuple, why: str, text: str) -> None:
+        self.gathered = [each for each in self.gathered if each is not tup]
+        if not self.gathered:
+            self.deadline, self.flush_requested = None, False
+        parts = [[each for each in part if each is not tup] for part in self.parts]
+        self.parts = deque(part for part in parts if part)
+        super().give_up_held(tup, why, text)
 
     def forget_contents(self) -> None:
         super().forget_contents()

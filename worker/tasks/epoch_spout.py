@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -28,15 +29,37 @@ from worker.tasks.fitting import unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
-from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes
+from worker.tasks.unsent_rows import LostRow, can_be_kept, drop_outboxes, fill_outboxes, give_up_row
 from worker.tracking.tracker import Emission
 
 
 class PickledEmissions(Emissions):
     """Emissions whose values are a pickle in snapshots: ids and values may be of any class."""
 
+    #: Gets what no snapshot can keep, of what is to be emitted again.
+    give_up: Callable[[Kept], None]
+
     def content(self) -> list[Kept]:
-        return [(None, dumps_by_value(list(self.again), 5))] if self.again else []
+        if not self.again:
+            return []
+        try:
+            return [(None, dumps_by_value(list(self.again), 5))]
+        except Exception:
+            return self.content_without_unkept()
+
+    def content_without_unkept(self) -> list[Kept]:
+        """Return what a snapshot keeps. The rest counts as emitted in the epoch that ends, and is given up."""
+        every, self.again = self.again, deque()
+        packed: list[Kept] = []
+        for each in every:
+            message_id, values = each
+            if can_be_kept(values):
+                self.again.append(each)
+                packed.append((message_id if can_be_kept((message_id,)) else None, values))
+            else:
+                self.closed[max(self.closed)].append(each)
+                self.give_up(each)
+        return [(None, dumps_by_value(packed, 5))] if packed else []
 
     def restore(self, again: Iterable[Kept]) -> None:
         super().restore(each for _, packed in again for each in pickle.loads(packed))
@@ -58,6 +81,8 @@ class EpochSpoutTask(SpoutTask):
     reached: list[ReachedMarker]
     #: Whether the last epoch of the assignment has ended: then the task emits nothing.
     halted: bool
+    #: Why the task emits nothing, although it is active: a cycle holds too many tuples; "": it may emit.
+    held: str
     #: Whether this object has been through a rewind.
     survived: bool
     #: Whether calls of `ack` are being made.
@@ -73,8 +98,11 @@ class EpochSpoutTask(SpoutTask):
         self.emitter.keep_in(setup.emissions)
         self.markers, self.reached = [], []
         self.halted = self.survived = False
+        self.held = ""
         self.acking = False
         self.last_position = None
+        if isinstance(self.emissions, PickledEmissions):
+            self.emissions.give_up = self.give_up_kept
 
     # Markers.
 
@@ -104,6 +132,13 @@ class EpochSpoutTask(SpoutTask):
         self.halted = marker.last
         return True
 
+    def give_up_kept(self, kept: Kept) -> None:
+        """Make a dead letter of a tuple that was to be emitted again."""
+        _, (stream, direct, row) = kept
+        source = self.emitter.outputs[stream].source
+        target = self.epochs.names[direct] if direct else "all that read it"
+        give_up_row(self, LostRow(source, target, row, ()))
+
     def forget_unsent(self) -> None:
         """Forget what was emitted before the task became what a commit says: in `open`."""
         drop_outboxes(self.emitter)
@@ -116,6 +151,7 @@ class EpochSpoutTask(SpoutTask):
         self.markers.clear()
         self.reached.clear()
         self.halted = self.blocked = self.ended = False
+        self.held = ""
         self.forget_unsent()
 
     def forget_contents(self) -> None:
@@ -231,7 +267,7 @@ class EpochSpoutTask(SpoutTask):
         return self.emissions.uncommitted >= self.epochs.most_uncommitted
 
     def at_limit(self) -> bool:
-        return self.halted or super().at_limit() or self.waits_for_commit
+        return self.halted or bool(self.held) or super().at_limit() or self.waits_for_commit
 
     def may_emit(self, now: float) -> bool:
         if self.yielded and self.rewindable:

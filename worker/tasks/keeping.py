@@ -28,11 +28,13 @@ from worker.tasks.emitter import NOTHING, short
 from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.hooks import ObservedHoldingEmitter
-from worker.tasks.parked_tuples import new_parked
+from worker.tasks.parked_tuples import mark_of, new_parked
 from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
 from worker.tasks.task import TaskSetup
+from worker.tasks.unsent_rows import can_be_kept
 
-#: `Tuple._more` of a tuple that became a dead letter while the bolt held it: what the bolt does with it has no effect.
+#: `Tuple._more` of a tuple that became a dead letter while the bolt held it: what the bolt does with it has no effect, and what
+#: it emits for it alone is dropped.
 FORGOTTEN: Final = ((0, 0),)
 
 
@@ -76,11 +78,12 @@ class KeepingEmitter(HoldingEmitter):
         super().drop()
 
     def drop_failed(self, failed: Collection[int]) -> None:
-        """Drop what the call has emitted for tuples that it has failed, and for no others. `failed`: ids of their objects."""
+        """Drop what the call has emitted for tuples that it has failed, or that are dead letters, and for no others. `failed`:
+        ids of the objects of failed ones."""
         kept = [
             held
             for held, named in zip(self.held, self.named)
-            if not named or any(id(anchor) not in failed for anchor in named)
+            if not named or any(id(each) not in failed and each._more is not FORGOTTEN for each in named)
         ]
         self.held, self.named = kept, [()] * len(kept)
 
@@ -122,6 +125,8 @@ class KeepingTask(EpochBoltTask):
         self.held: dict[int, Held] = {}
         #: The earlier failures of tuples that are executed again, by the id of the tuple's object.
         self.tries: dict[int, Parked] = {}
+        #: Whether tuples that the bolt still has may be dead letters.
+        self.has_forgotten = False
         #: Whether tuples of the batch at hand keep the end of the input waiting although they are in no tree.
         self.awaited = False
 
@@ -140,7 +145,7 @@ class KeepingTask(EpochBoltTask):
 
     def commit(self) -> None:
         failed = {id(tup) for tup, _, reason in self.finals if reason}
-        if failed:
+        if failed or self.has_forgotten:
             self.emitter.drop_failed(failed)
         StatefulBoltTask.commit(self)
 
@@ -187,10 +192,22 @@ class KeepingTask(EpochBoltTask):
                 self.forget(held, f"held for longer than {limit}, and neither acked nor failed")
 
     def forget(self, held: Held, why: str) -> None:
-        """Make a dead letter of a held tuple, and report it."""
-        tup, where = held.tup, self.spec.id
+        """Make a dead letter of a tuple that the bolt has forgotten, and report it."""
+        text = f"has forgotten a tuple, which is a dead letter now: {why}. Ack or fail every tuple"
+        self.give_up_held(held.tup, why, text)
+
+    def give_up_unkept(self, tup: Tuple) -> None:
+        """Make a dead letter of a tuple in the task's hands that no snapshot can keep, and report it."""
+        why = mark_of(new_parked(self, tup).item).unkept
+        self.give_up_held(
+            tup, f"held at the end of an epoch: {why}", f"holds a tuple, which is a dead letter now: {why}"
+        )
+
+    def give_up_held(self, tup: Tuple, why: str, text: str) -> None:
+        """Make a dead letter of a tuple in the task's hands. `why`: for the letter; `text`: for the report."""
+        where = self.spec.id
         failure = Failure("failed", where, self.id, why, COUNTS)
-        text = f"{where}[{self.id}] has forgotten a tuple, which is a dead letter now: {why}. Ack or fail every tuple"
+        text = f"{where}[{self.id}] {text}"
         self.reports.append(
             ErrorReport(
                 self.context.topology, where, self.id, "", one_line(text), "", (), short(tup, 200), self.now()
@@ -206,6 +223,7 @@ class KeepingTask(EpochBoltTask):
             self.cannot_keep(error)
         self.xors.add_tuple(tup)
         tup._root, tup._more = UNTRACKED, FORGOTTEN
+        self.has_forgotten = True
         if self.observer is not None:
             self.observer.failed(tup, failure)
 
@@ -293,10 +311,24 @@ class KeepingTask(EpochBoltTask):
                 fresh.append(entry)
             else:  # it goes on with the failures that it has
                 content.parked.append((entry[2].item, entry[2].attempts, 0.0))
-        content.held = [
-            [*of, dumps_by_value([tuple(tup._values) for tup, _, _ in entries], 5)]
-            for of, entries in groupby(fresh, kind)
-        ]
+        content.held = []
+        for of, entries in groupby(fresh, kind):
+            if rows := self.packed_held([tup for tup, _, _ in entries]):
+                content.held.append([*of, rows])
+
+    def packed_held(self, tuples: list[Tuple]) -> bytes:
+        """Return the values of tuples in the task's hands as one pickle; b"": none is left. Those that cannot be kept are dead
+        letters."""
+        try:
+            return dumps_by_value([tuple(tup._values) for tup in tuples], 5)
+        except Exception:
+            kept = []
+            for tup in tuples:
+                if can_be_kept(values := tuple(tup._values)):
+                    kept.append(values)
+                else:
+                    self.give_up_unkept(tup)
+            return dumps_by_value(kept, 5) if kept else b""
 
 
 class RichBoltTask(KeepingTask):

@@ -82,6 +82,16 @@ def item_of(
         return [component, source, stream, dumps_by_value(tuple(kept), 5), to_builtins(mark)]
 
 
+def emission_item(source: Source, row: tuple[Any, ...], where: str, unkept: str = "") -> list[Any]:
+    """Return an emission as the item of a dead letter, which cannot be sent again. `where`: for the reason. `unkept`: the
+    reason if pickle can carry the values."""
+    item = item_of(source.component, source.task, source.stream, row, source.fields, where)
+    mark = mark_of(item)
+    if not mark.unkept:
+        mark = LetterMark(unkept=f"{where}: its values cannot travel: {unkept}")
+    return [*item[:4], to_builtins(mark), list(source.fields)]
+
+
 def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
     """Return a tuple that has no failures yet, as it is parked."""
     now, source, where = task.now(), tup._source, task.emitter.where()

@@ -1,18 +1,41 @@
 """What a task has emitted and not sent: part of its snapshot, and put back when it returns to one.
 
+The call that has emitted a tuple stands. So a tuple whose values cannot be kept, or cannot travel, is not tried again: it
+becomes a dead letter of the task that emitted it, in the epoch to which its emission belongs.
 Must not know: links, files, when a snapshot is taken.
 """
 
 from __future__ import annotations
 
 import pickle
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
+from topology_api.tuples import Source
+from worker.epochs.parking import Parked
 from worker.errors.reports import failure_text
+from worker.routing.outbox import Outbox
 from worker.tasks.emitter import Emitter
 from worker.tasks.fitting import ANOTHER_PATH
+from worker.tasks.parked_tuples import emission_item, mark_of
+
+if TYPE_CHECKING:
+    from worker.tasks.epoch_bolt import EpochBoltTask
+    from worker.tasks.epoch_spout import EpochSpoutTask
+
+
+@dataclass(frozen=True, slots=True)
+class LostRow:
+    """An emission that cannot be kept."""
+
+    source: Source
+    #: The name of the task that was to get it.
+    target: str
+    values: tuple[Any, ...]
+    #: (root, edge) of its trees.
+    trees: tuple[tuple[int, int], ...]
 
 
 def not_kept(where: str, what: str, error: Exception) -> StateError:
@@ -23,17 +46,64 @@ def not_kept(where: str, what: str, error: Exception) -> StateError:
     )
 
 
-def rows_in_outboxes(emitter: Emitter, names: dict[int, str]) -> list[tuple[str, str, list[Any]]]:
-    """Return (target task, stream, rows), the rows as one pickle, of each outbox that holds some. Raises StateError."""
+def can_be_kept(row: tuple[Any, ...]) -> bool:
+    """Return whether a snapshot can keep the values of a tuple."""
+    try:
+        dumps_by_value(row, 5)
+    except Exception:
+        return False
+    return True
+
+
+def rows_in_outboxes(
+    emitter: Emitter, names: dict[int, str]
+) -> tuple[list[tuple[str, str, list[Any]]], list[LostRow]]:
+    """Return (target task, stream, rows), the rows as one pickle, of each outbox that holds some; and the tuples that cannot be
+    kept, which are not in their outboxes any more. Raises StateError."""
     found: list[tuple[str, str, list[Any]]] = []
-    for box in emitter.dirty:
-        if box.rows:
+    lost: list[LostRow] = []
+    for box in list(emitter.dirty):
+        if not box.rows:
+            continue
+        target, stream = names[box.target], box.source.stream
+        try:
+            packed = dumps_by_value([tuple(row) for row in box.rows], 5)
+        except Exception:
+            lost += take_unkept(emitter, box, target)
             try:
                 packed = dumps_by_value([tuple(row) for row in box.rows], 5)
             except Exception as error:
-                raise not_kept(emitter.where(), f"a tuple on stream {box.source.stream!r}", error) from error
-            found.append((names[box.target], box.source.stream, [packed]))
-    return found
+                raise not_kept(emitter.where(), f"tuples on stream {stream!r}", error) from error
+        if box.rows:
+            found.append((target, stream, [packed]))
+    return found, lost
+
+
+def take_unkept(emitter: Emitter, box: Outbox, target: str) -> list[LostRow]:
+    """Remove and return the tuples of an outbox that cannot be kept."""
+    lost = []
+    emitter.dirty = [each for each in emitter.dirty if each is not box]
+    batch = box.dequeue(len(box.rows))
+    for at in range(len(batch.rows)):
+        row, root, edge = tuple(batch.rows[at]), batch.roots[at], batch.edges[at]
+        trees = (
+            [(root, edge), *((more, edge ^ other) for more, other in batch.more.get(at, ()))] if root else []
+        )
+        if can_be_kept(row):
+            emitter.put(box, row, trees)
+        else:
+            lost.append(LostRow(box.source, target, row, tuple(trees)))
+    return lost
+
+
+def give_up_row(task: EpochBoltTask | EpochSpoutTask, lost: LostRow, unkept: str = "") -> None:
+    """Make a dead letter of a tuple that a task has emitted. `unkept`: why its values cannot travel, if they can be kept."""
+    item = emission_item(lost.source, lost.values, task.emitter.where(), unkept)
+    why = mark_of(item).unkept
+    text = f"emitted for {lost.target} on stream {lost.source.stream!r}, and never sent: {why}"
+    task.report("emit", StateError(f"{why}; the tuple for {lost.target} is a dead letter"))
+    task.failed += 1  # it is part of an epoch, also if nothing else happens
+    task.epochs.parking.give_up(Parked(item, 1, 0.0), text)
 
 
 def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], names: dict[int, str]) -> None:
