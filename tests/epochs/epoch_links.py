@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.messages import LinkItem, Rows
-from worker.epochs.participant import FrameAdmission
+from worker.epochs.participant import FrameAdmission, PutInInbox
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
@@ -76,7 +77,11 @@ class SimulatedLinks:
         if side is None:
             side = task.receiving[source] = ReceivingSide()
         for ready in side.arrive(number, item):
-            self.cluster.run_effects(task, task.participant.arrive(source, ready))
+            passes = isinstance(ready, Rows) and task.participant.alignment.passes(source)
+            effects = task.participant.arrive(source, ready)
+            if passes and effects != [PutInInbox(((source, ready),))]:
+                raise Broken(f"{task.name}: rows of {source} do more than enter the inbox: {effects}")
+            self.cluster.run_effects(task, effects)
             if not isinstance(ready, Rows):
                 self.send_grant(task, source, side.upto, side.executed)
 
