@@ -28,7 +28,6 @@ cdef class ValueHandle(StateHandle):
 
 
 @cython.final
-@cython.no_gc
 cdef class RecentValue:
     cdef public object before
     cdef public object now

@@ -231,6 +231,8 @@ class ValueHandle(StateHandle):
         )
 
 
+@cython.no_gc  # a value of an immutable type refers to no record, and the collector would look at each of a million
+@cython.cclass
 class RecentValue:
     """The value of a key that was written since the last marker, and what it was at that marker; NONE: it has, or had, none."""
 
