@@ -1,9 +1,9 @@
 """Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
-saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`). So
-a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of
-them; taking those that have changed costs nothing.
+saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`), or
+writes elsewhere what changes (`PlainValueHandle`). So a snapshot holds a task up for the time of one slice. Taking all cells
+costs a list of the keys, some 20 ms for a million of them; taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
 call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
 many elements come before it, so that of a list that has grown only its end is saved.
