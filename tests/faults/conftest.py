@@ -6,7 +6,7 @@ import pytest
 
 from tests.soak import soak_of
 
-#: Seconds that a test of this folder may take with faults of the usual length.
+#: Seconds that a test of this folder may take with faults of the usual length, unless it says more itself.
 TIMEOUT = 120.0
 
 
@@ -15,7 +15,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("faults"):
             item.add_marker(pytest.mark.slow)
-            item.add_marker(pytest.mark.timeout(TIMEOUT * max(1.0, soak_of(config))))
+            own = item.get_closest_marker("timeout")
+            least = own.args[0] if own else TIMEOUT
+            item.add_marker(pytest.mark.timeout(max(least, TIMEOUT * max(1.0, soak_of(config)))))
 
 
 @pytest.fixture

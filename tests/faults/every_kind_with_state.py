@@ -11,10 +11,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from tests.faults.noted_acks import NotedWords, assert_acked_is_committed
 from tests.local_cluster.cycle_of_words import Around, Back, wanted_visits
 from tests.local_cluster.keeping_words import Async, Batches, Gathers
 from tests.local_cluster.staged_words import StagedRows, shown_rows
-from tests.local_cluster.words_with_state import Words, expected_rows, snapshots_at
+from tests.local_cluster.words_with_state import expected_rows, snapshots_at
 from topology_api import Context, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
 from worker.state.saved_rows import rows_of, whole_state
 
@@ -50,7 +51,7 @@ def conf_at(folder: Path, **more: Any) -> dict[str, Any]:
 def every_kind(folder: Path, total: int, a_second: int) -> Topology:
     """The topology; its rows are in folders below `folder`. It does not end: then timers would be dropped."""
     builder = TopologyBuilder("words")
-    builder.set_spout("words", Words(total, a_second))
+    builder.set_spout("words", NotedWords(total, a_second, folder / "state", folder / "acks"))
     builder.set_bolt("pass", Gathers(7, RAISES), 2).shuffle_grouping("words")
     builder.set_bolt("batches", Batches(20, 0.1, RAISES), 2).shuffle_grouping("pass")
     builder.set_bolt("async", Async(0.01, RAISES), 2).shuffle_grouping("batches")
@@ -81,7 +82,8 @@ def committed(folder: Path, component: str, state: str) -> dict[Any, Any]:
 
 
 def assert_each_counts_once(folder: Path, total: int) -> None:
-    """The ledger: each row is visible once, and the balance of each key is the sum of its inputs."""
+    """The ledger: acked is what is committed, each row is there once, and the balance of each key is the sum of its inputs."""
+    assert_acked_is_committed(folder / "acks", total)
     numbers = list(range(total))
     assert shown_rows(folder / "rows") == expected_rows(numbers)
     assert shown_rows(folder / "rung") == expected_rows(numbers)

@@ -1,11 +1,13 @@
 """Worker processes of topologies with state are killed, one by one and all at once, and at each step of an epoch: whatever kind
-of bolt has tuples in its hands, each tuple and each timer counts once.
+of bolt has tuples in its hands, and however the clock steps, each tuple and each timer counts once.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
+import time
 from pathlib import Path
 from random import Random
 
@@ -22,6 +24,7 @@ from tests.faults.every_kind_with_state import (
 from tests.faults.running import cluster_without_leaks
 from tests.local_cluster.staged_words import StagedRows, calls_of, shown_rows
 from tests.local_cluster.words_with_state import Count, Finite, eventually, expected_rows, words_to_rows
+from tests.stepped_clock import SteppedClock
 from topology_api import Context
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -55,16 +58,25 @@ def progresses(folder: Path) -> None:
     eventually(lambda: files() > before)
 
 
-def test_whatever_kind_of_bolt_works_when_workers_are_killed_each_tuple_counts_once(
-    tmp_path: Path, soak: float
+def test_whatever_kind_of_bolt_works_when_workers_are_killed_and_clocks_step_each_tuple_counts_once(
+    tmp_path: Path, soak: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    total = round(600 * max(1.0, soak))
+    """Before each kill the wall clock of all workers steps an hour forward; it steps back while they live, since a timer that
+    is read from a snapshot has the time of the clock."""
+    total, steps = round(600 * max(1.0, soak)), itertools.count(1)
+    clock = SteppedClock(tmp_path, monkeypatch)
+    monkeypatch.syspath_prepend(str(clock.folder))  # workers have the path of this process
     with cluster_without_leaks(tmp_path) as cluster:
         cluster.submit(every_kind(tmp_path, total, 250), conf_at(tmp_path, **{"topology.workers": 3}))
         for _ in range(max(1, round(soak))):
             for chosen in WHICH if soak > 1 else (WHICH[0], WHICH[-1]):
                 progresses(tmp_path)
+                clock.set(3_600 * next(steps))
                 kill(cluster, chosen)
+        progresses(tmp_path)
+        epoch = cluster.status("words").epoch
+        assert epoch is not None and epoch.rewound is not None and epoch.rewound > time.time() + 3_000
+        clock.set(-3_600)
         while shown(tmp_path) < 2 * total:
             progresses(tmp_path)
         cluster.kill("words")  # with a last epoch, in which what counts twice would be

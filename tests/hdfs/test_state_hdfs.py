@@ -4,24 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
-from local_cluster import LocalCluster
+from local_cluster import ComponentStatus, LocalCluster
 from squall.stores.files import FilesFull, FilesRefused, FilesUnavailable
 from squall.stores.java import steady
 from squall.stores.webhdfs import WebHdfsFiles
 from squall_cli.main import squall
+from squall_cli.terminal.epoch_lines import wait_sentences
 from tests.hdfs_servers import HdfsServer
-from tests.local_cluster.words_with_state import Count, Finite, Pass, eventually, expected, words
+from tests.local_cluster.words_with_state import (
+    Count,
+    Finite,
+    Pass,
+    Words,
+    eventually,
+    expected,
+    words,
+)
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import LeadRecord, RewindRecord
 from worker.epochs.snapshot_files import SweepFiles, TaskSnapshot, encode_snapshot
@@ -30,6 +40,8 @@ from worker.loop.epoch_store import EpochFiles
 pytestmark = pytest.mark.slow
 
 LEAD = LeadRecord("a:1", "a", 1)
+#: What takes a quota away.
+NO_QUOTA = -1
 
 
 def webhdfs(hdfs: HdfsServer, method: str, path: str, op: str, user: str = "", **arguments: str) -> None:
@@ -39,6 +51,11 @@ def webhdfs(hdfs: HdfsServer, method: str, path: str, op: str, user: str = "", *
     url = f"http://{hdfs.webhdfs}/webhdfs/v1{path.removeprefix(hdfs.url)}?{query}"
     with urllib.request.urlopen(urllib.request.Request(url, method=method), timeout=60):
         pass
+
+
+def quota(hdfs: HdfsServer, folder: str, space: int) -> None:
+    """Let the files below a folder take this many bytes, as `hdfs dfsadmin -setSpaceQuota` does."""
+    webhdfs(hdfs, "PUT", folder, "SETQUOTA", storagespacequota=str(space))
 
 
 def state(hdfs: HdfsServer, action: str, *arguments: str) -> Result:
@@ -141,39 +158,150 @@ def counted(hdfs: HdfsServer, folder: str) -> dict[str, tuple[Any, ...]]:
     }
 
 
-def test_each_tuple_counts_once_though_a_worker_is_killed_and_the_namenode_frozen(
-    troubled_hdfs: HdfsServer, hdfs_path: str
+class Allowed(Words):
+    """Emits as far as a file says, so that something is left to emit after each fault; "end" behind the number ends it."""
+
+    def __init__(self, allowed: Path) -> None:
+        super().__init__(0, 400)
+        self.allowed = str(allowed)
+
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            number, _, end = Path(self.allowed).read_text().partition(" ")
+            self.count = int(number)
+            if end and self.at >= self.count:
+                self.finish()
+                return None
+        return super().next_tuple()
+
+
+class Running:
+    """A topology that counts words, with its state on HDFS, and faults of this HDFS."""
+
+    #: Uncommitted emissions with which its spout pauses.
+    MOST = 200
+    #: The interval of epochs: none can be written in so short a time, so the next one waits for its commit.
+    SECS = 0.02
+    #: How many more are allowed with each step: no step needs as many.
+    MORE = 500
+
+    def __init__(
+        self, cluster: LocalCluster, hdfs: HdfsServer, path: str, folder: Path, webhdfs: str | None
+    ) -> None:
+        """`webhdfs`: the value of topology.state.webhdfs."""
+        self.cluster, self.hdfs, self.folder = cluster, hdfs, f"{path}/words"
+        self.file, self.total = folder / "allowed", 0
+        conf = {
+            "topology.state.path": path,
+            "topology.state.webhdfs": webhdfs,
+            "topology.epoch.secs": self.SECS,
+            "topology.epoch.uncommitted": self.MOST,
+            "topology.workers": 2,
+        }
+        self.allow()
+        cluster.submit(words(Allowed(self.file), Pass(0.01), Count(0.01)), conf)
+        eventually(lambda: self.spout().acked > 0, 120)
+
+    def allow(self, end: str = "") -> None:
+        self.total += self.MORE
+        fresh = self.file.with_suffix(".tmp")
+        fresh.write_text(f"{self.total}{end}")
+        fresh.rename(self.file)
+
+    def complete(self) -> None:
+        """Wait until all tuples are committed."""
+        self.goes_on()
+        epoch = self.cluster.status("words").epoch
+        assert epoch is not None and epoch.duration is not None and epoch.duration > self.SECS
+        self.allow(" end")
+        self.cluster.wait("words", 180)
+
+    def spout(self) -> ComponentStatus:
+        return self.cluster.status("words").components["words"]
+
+    def goes_on(self) -> None:
+        """Wait until more tuples are committed."""
+        before = self.spout().acked
+        self.allow()
+        eventually(lambda: self.spout().acked > before, 120)
+
+    def kill(self, number: int) -> None:
+        """Kill a worker, and wait until it has another process."""
+        victim = self.cluster.workers("words")[number]
+        os.kill(victim.pid, signal.SIGKILL)
+        eventually(
+            lambda: (
+                len(self.cluster.workers("words")) == 2
+                and all(each.pid != victim.pid for each in self.cluster.workers("words"))
+            ),
+            120,
+        )
+
+    def waits(self, began: float, *texts: str) -> None:
+        """Wait until tuples have gone on to the limit, and the status says in one sentence what waits for the store, since
+        when, and why; nothing is committed meanwhile."""
+
+        def at_limit() -> bool:
+            # Its worker has this of the epoch after the last commit, so no ack can come any more.
+            spout = self.spout()
+            return (
+                spout.idle.startswith("waits for the state store: ") and (spout.uncommitted or 0) >= self.MOST
+            )
+
+        def sentence() -> str:
+            return wait_sentences(self.cluster.status("words").epoch).get("store", "")
+
+        self.allow()
+        eventually(at_limit, 120)
+        acked = self.spout().acked
+        eventually(lambda: all(text in sentence() for text in texts), 120)
+        status = self.cluster.status("words")
+        assert status.state == "ACTIVE"
+        found = re.fullmatch(r"the topology waits for the state store since (.{19}): (.+)", sentence())
+        assert found, sentence()
+        since = time.mktime(time.strptime(found[1], "%Y-%m-%d %H:%M:%S"))
+        assert began - 1 <= since <= time.time() + 1
+        assert self.spout().acked == acked
+
+    @contextmanager
+    def full(self) -> Iterator[float]:
+        """No room for one more block below the folder of the state; yields when that began."""
+        quota(self.hdfs, self.folder, 1)
+        try:
+            yield time.time()
+        finally:
+            quota(self.hdfs, self.folder, NO_QUOTA)
+
+    @contextmanager
+    def gone(self) -> Iterator[float]:
+        """No NameNode; yields when that began. Then it is started again, and has registered its DataNodes."""
+        self.hdfs.namenode.kill()
+        try:
+            yield time.time()
+        finally:
+            self.hdfs.namenode.start()
+        self.hdfs.wait_ready()
+
+
+def test_each_tuple_counts_once_though_a_worker_is_killed_and_hdfs_is_full_and_frozen(
+    troubled_hdfs: HdfsServer, hdfs_path: str, tmp_path: Path
 ) -> None:
     hdfs = troubled_hdfs
-    conf = {
-        "topology.state.path": hdfs_path,
-        "topology.state.webhdfs": hdfs.webhdfs,
-        "topology.epoch.secs": 0.3,
-        "topology.epoch.uncommitted": 200,
-        "topology.workers": 2,
-    }
-    total = 4_000
-
-    def acked() -> int:
-        return cluster.status("words").components["words"].acked
-
     with LocalCluster(processes=True) as cluster:
-        cluster.submit(words(Finite(total, 400), Pass(0.01), Count(0.01)), conf)
-        eventually(lambda: acked() > 0, 120)
-        victim = cluster.workers("words")[1]
-        os.kill(victim.pid, signal.SIGKILL)
-        eventually(lambda: all(each.pid != victim.pid for each in cluster.workers("words")), 120)
-        before = acked()
-        eventually(lambda: acked() > before, 120)
+        run = Running(cluster, hdfs, hdfs_path, tmp_path, hdfs.webhdfs)
+        run.kill(1)
+        run.goes_on()
+        with run.full() as began:
+            run.waits(began, "cannot write", run.folder, "the quota of a folder above is used up")
+        run.goes_on()
         hdfs.namenode.freeze()
         try:
-            eventually(lambda: "waits" in cluster.status("words").components["words"].idle, 60)
-            frozen = acked()
-            time.sleep(1)  # nothing is committed meanwhile
-            assert acked() == frozen
+            run.allow()
+            eventually(lambda: "waits" in run.spout().idle, 60)
         finally:
             hdfs.namenode.thaw()
-        cluster.wait("words", 180)
+        run.complete()
+    total = run.total
     assert counted(hdfs, f"{hdfs_path}/words") == expected(list(range(total)))
     shown = state(hdfs, "list", hdfs_path, "--json")
     assert shown.exit_code == 0, shown.stderr
@@ -182,6 +310,22 @@ def test_each_tuple_counts_once_though_a_worker_is_killed_and_the_namenode_froze
     assert found["epochs"][0]["end"] == "completed"
     result = state(hdfs, "get", f"{hdfs_path}/words", "count", "w0", "--json")
     assert json.loads(result.stdout)["rows"][0]["value"] == expected(list(range(total)))["w0"][0]
+
+
+@pytest.mark.soak  # a NameNode starts in 10 s, and is then called again after up to 10 s
+def test_each_tuple_counts_once_though_hdfs_is_gone_and_a_worker_is_killed_meanwhile(
+    troubled_hdfs: HdfsServer, hdfs_path: str, tmp_path: Path, way: str | None
+) -> None:
+    with LocalCluster(processes=True) as cluster:
+        run = Running(cluster, troubled_hdfs, hdfs_path, tmp_path, way)
+        with run.full() as began:
+            run.waits(began, "cannot write", run.folder, "the quota of a folder above is used up")
+        run.goes_on()
+        with run.gone() as began:
+            run.waits(began, run.folder, "onnection refused")
+            run.kill(0)  # nothing can be read either
+        run.complete()
+    assert counted(troubled_hdfs, f"{hdfs_path}/words") == expected(list(range(run.total)))
 
 
 def javas() -> dict[int, int]:

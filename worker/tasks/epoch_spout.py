@@ -123,8 +123,9 @@ class EpochSpoutTask(SpoutTask):
         getattr(self.instance, "__dict__", {}).clear()
 
     def begin_with(self, snapshot: TaskSnapshot | None, in_memory: bool = False) -> None:
-        """Become what a snapshot says; None: begin. The task is abandoned if it cannot. It has just been opened, or goes on. A
-        spout's snapshot has no parts, so it is the same `in_memory`."""
+        """Become what a snapshot says; None: begin. The topology ends if the snapshot does not fit; the task is abandoned if a
+        call of the spout raises. It has just been opened, or goes on. A spout's snapshot has no parts, so it is the same
+        `in_memory`."""
         position, several = None, []
         if snapshot is not None:
             # One that goes on may have finished since the commit.
@@ -136,7 +137,9 @@ class EpochSpoutTask(SpoutTask):
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
                 several = [msgspec.msgpack.decode(each) for each in snapshot.state.get("positions", ())]
             except Exception as error:
-                self.abandoned = self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
+                # Another process could not read it either, so the topology ends, as with a bolt's.
+                self.report("open", unreadable(self.emitter.where(), snapshot.epoch, error))
+                self.crash_on_error = True
                 return
         if not self.rewindable or self.finished:
             self.last_position = snapshot.position if snapshot is not None and not several else None
