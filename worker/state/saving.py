@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from io import BytesIO
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -101,13 +101,12 @@ def packed_keys(keys: list[Any], kind: str) -> bytes:
     """Return keys as a pickle. Raises an error, of any kind, for keys that cannot be pickled."""
     if kind != "ValueState" or not PLAIN_KEYS.issuperset(map(type, keys)):
         return dumps_by_value(keys, 5)
-    file = BytesIO()
-    pickler = pickle.Pickler(file, 5)
-    pickler.fast = (
-        True  # no key is there twice, as one of a map may be, so the pickler need not remember them
-    )
+    pieces: list[bytes] = []
+    pickler = pickle.Pickler(SimpleNamespace(write=pieces.append), 5)
+    # No key is there twice, as one of a map may be, so the pickler need not remember them.
+    pickler.fast = True
     pickler.dump(keys)
-    return file.getvalue()
+    return b"".join(pieces)
 
 
 def touched_cells(handles: list[StateHandle]) -> int:
