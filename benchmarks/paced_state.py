@@ -134,7 +134,10 @@ class Counts(StatefulBolt):
             self.waits.append((due, time.perf_counter() - due))
 
     def cleanup(self) -> None:
-        cells, raw = self.times.cells, self.times.raw  # those of `raw` have not been touched since a rewind
+        cells, raw = (
+            self.times.current(),
+            self.times.raw,
+        )  # those of `raw` have not been touched since a rewind
         words = sum(cells.values()) + sum(map(self.times.codec.decode, raw.values()))
         leave(self.job.folder, "count", self.index, words=words, keys=len(cells) + len(raw), waits=self.waits)
 

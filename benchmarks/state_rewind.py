@@ -231,7 +231,7 @@ def measure_alone(keys: int) -> dict[str, float]:
 
 def values_of(handle: Any) -> dict[Any, Any]:
     """Return the value of each key, also of those that no call has touched."""
-    return {**handle.cells, **{key: handle.codec.decode(data) for key, data in handle.raw.items()}}
+    return {**handle.current(), **{key: handle.codec.decode(data) for key, data in handle.raw.items()}}
 
 
 def new_handles() -> list[StateHandle]:

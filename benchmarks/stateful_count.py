@@ -177,7 +177,7 @@ class CountsInState(StatefulBolt):
         self.times.value += 1
 
     def cleanup(self) -> None:
-        counts = dict(self.times.cells)
+        counts = dict(self.times.current())
         leave(self.folder, "count", self.index, counts=counts)
 
 

@@ -82,5 +82,5 @@ class StateWatch:
         if isinstance(handle, ListHandle):
             return [handle.codec.encode(part, handle) for part in handle.cells.get(key, [])]
         assert isinstance(handle, ValueHandle)
-        found = handle.cells.get(key, NONE)
+        found = handle.at(key)
         return None if found is NONE else handle.codec.encode(found, handle)

@@ -44,6 +44,8 @@ def locals(*options: object, **kinds: object) -> Callable[[Defined], Defined]:
     return cclass
 
 
+#: Objects of the class are left out by the garbage collector: they are in no cycle.
+no_gc = cclass
 #: `freelist`: how many objects of a class are kept for reuse. `nonecheck`: whether C code checks for None before it reads
 #: attributes.
 freelist = nonecheck = locals

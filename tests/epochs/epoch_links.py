@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.epochs.epoch_cycles import take_closing
+from tests.epochs.epoch_stores import Broken
 from tests.epochs.epoch_tasks import SimulatedTask
 from worker.epochs.delivery import ReceivingSide
 from worker.epochs.messages import LinkItem, Rows
-from worker.epochs.participant import FrameAdmission
+from worker.epochs.participant import FrameAdmission, PutInInbox
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_cluster import Cluster, Worker
@@ -78,7 +79,11 @@ class SimulatedLinks:
             side = task.receiving[source] = ReceivingSide()
         for ready in side.arrive(number, item):
             entering = take_closing(task, source, ready)
-            self.cluster.run_effects(task, task.participant.arrive(source, entering))
+            passes = isinstance(entering, Rows) and task.participant.alignment.passes(source)
+            effects = task.participant.arrive(source, entering)
+            if passes and effects != [PutInInbox(((source, entering),))]:
+                raise Broken(f"{task.name}: rows of {source} do more than enter the inbox: {effects}")
+            self.cluster.run_effects(task, effects)
             if not isinstance(ready, Rows):
                 self.send_grant(task, source, side.upto, side.executed)
 

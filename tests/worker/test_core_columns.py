@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from squall.transport.id_columns import IdColumn, Ids, as_ids, from_raw, raw
 from squall.transport.row_columns import RowColumns, as_rows, columns_of, from_columns
 from worker.routing.key_hash import key_hash
-from worker.routing.text_hash import choice_of, text_hash
+from worker.routing.text_hash import choice_of, spread, text_hash
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 IDS = st.one_of(st.integers(LEAST, MOST), st.sampled_from([LEAST, -1, 0, 1, MOST]))
@@ -337,3 +337,15 @@ def test_text_hash_accepts_texts_only() -> None:
             text_hash(wrong)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         choice_of("word", 0)
+
+
+def test_texts_are_added_to_the_lists_of_their_places_up_to_the_first_that_has_none() -> None:
+    texts = [f"word-{number}" for number in range(50)] + ["", "ä", "\ud800"]
+    lists: list[list[Any] | None] = [[] for _ in range(7)]
+    assert spread(texts, lists) == len(texts)
+    assert lists == [[text for text in texts if text_hash(text) % 7 == place] for place in range(7)]
+    assert spread(["a", "b", 3, "c"], [[]]) == 2
+    assert spread([Word("a"), "b"], [[]]) == 0
+    other = next(text for text in texts if text_hash(text) % 2 == 1)
+    assert spread([other], [[], None]) == 0
+    assert spread([], [[]]) == 0

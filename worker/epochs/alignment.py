@@ -57,6 +57,10 @@ class Alignment:
         self.epoch, self.last = epoch, last
         return self.let_in()
 
+    def passes(self, source: str) -> bool:
+        """Return whether rows from a source task enter the inbox, and nothing else follows: so it is with almost all."""
+        return not self.open and source not in self.behind
+
     def arrive(self, source: str, item: LinkItem) -> list[InboxItem]:
         """Something came from a source task; return what enters the inbox."""
         if source in self.behind:

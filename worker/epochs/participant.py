@@ -329,6 +329,8 @@ class Participant:
 
     def admit(self, rewind: int) -> FrameAdmission:
         """Return what happens to a frame. One that waits is admitted again after `LoadSnapshot`."""
+        if rewind == self.rewind and self.phase is TaskPhase.RUNNING:
+            return FrameAdmission.NOW
         if rewind < self.rewind:
             return FrameAdmission.REFUSE
         ready = self.phase in (TaskPhase.SHOWING, TaskPhase.RESTORED, TaskPhase.RUNNING)

@@ -281,17 +281,19 @@ class Epochs:
 
     def arrive(self, batch: Batch) -> None:
         """A batch of rows, or an end mark, has come for a task here, in its turn."""
-        source = self.names[batch.source.task]
+        source, participant = self.names[batch.source.task], self.participants[batch.target]
         if batch.ended:
             self.end_marks[source, batch.target] = batch
-            item: LinkItem = EndMark()
+            self.perform(self.tasks[batch.target], participant.arrive(source, EndMark()))
+            return
+        task = self.tasks[batch.target]
+        assert isinstance(task, EpochBoltTask)
+        if closes_cycle(batch):
+            self.cycle_input.arrive(task, participant, source, batch)
+        if participant.alignment.passes(source):  # without an object for each effect
+            self.links.enter_inbox(task, batch)
         else:
-            item = Rows((batch,))
-            if closes_cycle(batch):
-                task = self.tasks[batch.target]
-                assert isinstance(task, EpochBoltTask)
-                self.cycle_input.arrive(task, self.participants[task.id], source, batch)
-        self.perform(self.tasks[batch.target], self.participants[batch.target].arrive(source, item))
+            self.perform(task, participant.arrive(source, Rows((batch,))))
 
     def admit(self, frame: EpochFrame) -> None:
         """A frame has come from another worker. Frames of an older rewind are refused, those of a newer one wait."""

@@ -20,3 +20,7 @@ cpdef unsigned long long text_hash(str key) except? 0
 
 
 cpdef Py_ssize_t choice_of(str key, Py_ssize_t tasks) except -1
+
+
+@cython.locals(number=Py_ssize_t, at=Py_ssize_t, found=list)
+cpdef Py_ssize_t spread(list keys, list lists) except -1

@@ -7,7 +7,7 @@ of 70 ns), so texts are not cached. Must not know: other kinds of keys, tasks.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 from zlib import crc32
 
 try:
@@ -62,3 +62,18 @@ def text_hash(key: str) -> int:
 def choice_of(key: str, tasks: int) -> int:
     """Return the index of the task that gets a text if there are `tasks` tasks: `key_hash(key) % tasks`."""
     return text_hash(key) % tasks
+
+
+def spread(keys: list[Any], lists: list[list[Any] | None]) -> int:
+    """Add each text to the list at `text_hash(key) % len(lists)`, as far as keys are texts whose place has a list; return how
+    many were added."""
+    number = len(lists)
+    for at in range(len(keys)):
+        key = keys[at]
+        if type(key) is not str:
+            return at
+        found = lists[text_hash(key) % number]
+        if found is None:
+            return at
+        found.append(key)
+    return len(keys)

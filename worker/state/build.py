@@ -7,7 +7,7 @@ from worker.state.codecs import Codec
 from worker.state.lists import ListHandle, MarkingListHandle
 from worker.state.maps import MapHandle, MarkingMapHandle
 from worker.state.table import MarkingTable, StateHandle, StateTable
-from worker.state.values import ValueHandle
+from worker.state.values import PlainValueHandle, ValueHandle
 
 
 def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
@@ -24,4 +24,6 @@ def handle(table: StateTable, name: str, state: State) -> StateHandle:
         return kind(table, name, codecs[0], codecs[1], state.ttl)
     if isinstance(state, ListState):
         return (MarkingListHandle if marks else ListHandle)(table, name, codecs[0], state.ttl)
+    if codecs[0].plain and state.keyed and state.ttl is None:
+        return PlainValueHandle(table, name, codecs[0], state.default)
     return ValueHandle(table, name, codecs[0], default=state.default, ttl=state.ttl, keyed=state.keyed)

@@ -30,8 +30,7 @@ def keys_of(states: Mapping[str, StateHandle]) -> Iterator[Any]:
     for handle in states.values():
         if isinstance(handle, ValueHandle) and not handle.keyed:
             continue
-        cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-        for key in (*cells, *handle.raw):
+        for key in (*_cells(handle), *handle.raw):
             if key not in seen:
                 seen.add(key)
                 yield key
@@ -52,12 +51,23 @@ def count_keys(states: Mapping[str, StateHandle]) -> int | None:
 
 
 def _cells(handle: StateHandle) -> dict[Any, Any]:
+    if isinstance(handle, ValueHandle):
+        return handle.current()
     cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
     return cells
 
 
+def _has(handle: StateHandle, key: Any) -> bool:
+    """Return whether a key has a value that a call has touched."""
+    if isinstance(handle, ValueHandle):
+        return handle.at(key) is not NONE
+    return key in handle.cells  # type: ignore[attr-defined]
+
+
 def _count(handle: StateHandle) -> int:
     """Return how many keys a state has."""
+    if isinstance(handle, ValueHandle):
+        return handle.count() + len(handle.raw)
     cells, raw = _cells(handle).keys(), handle.raw.keys()
     # Both have a key whose map or list was touched in part.
     return len(cells) + len(raw) - (len(cells & raw) if cells and raw else 0)
@@ -66,9 +76,9 @@ def _count(handle: StateHandle) -> int:
 def has_state(states: Mapping[str, StateHandle], key: Any) -> bool:
     """Return whether a key, in the form of `canonical`, has state of its own. Any thread may ask."""
     return any(
-        key in _cells(handle)
+        _has(handle, key)
         or key in handle.raw
-        or key in _cells(handle)  # it may move from the second to the first
+        or _has(handle, key)  # it may move from the second to the first
         for handle in states.values()
         if not isinstance(handle, ValueHandle) or handle.keyed
     )
@@ -102,7 +112,7 @@ def _read_now(handle: StateHandle, key: Any) -> Any:
     now = handle.table.now()
     if isinstance(handle, ValueHandle):
         cell = key if handle.keyed else WHOLE
-        found = handle.cells.get(cell, NONE)
+        found = handle.at(cell)
         if found is NONE and cell in handle.raw:
             found = handle.codec.opened(handle.raw[cell], handle, key)
         over = handle.expiry is not None and handle.expiry.is_over(cell, now)
@@ -170,7 +180,7 @@ def check(changed: list[StateHandle]) -> None:
     """Raise StateError if what a call has changed for the key at hand could not be kept. For the testing tools."""
     for handle in changed:
         if isinstance(handle, ValueHandle):
-            found = handle.cells.get(handle.table.key if handle.keyed else WHOLE, NONE)
+            found = handle.at(handle.table.key if handle.keyed else WHOLE)
             if found is not NONE:
                 handle.codec.check(found, handle)
         elif isinstance(handle, MapHandle):

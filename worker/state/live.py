@@ -73,7 +73,7 @@ class LiveKey:
         if isinstance(handle, ListHandle):
             return self.row_of_list(name, handle)
         assert isinstance(handle, ValueHandle)
-        found, expiry, now = handle.cells.get(self.key, NONE), handle.expiry, handle.table.now()
+        found, expiry, now = handle.at(self.key), handle.expiry, handle.table.now()
         if found is NONE and self.key in handle.raw:
             found = StoredBytes(handle.raw[self.key])
         if not handle.keyed or found is NONE or (expiry is not None and expiry.is_over(self.key, now)):

@@ -1,9 +1,9 @@
 """Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
-saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`). So
-a snapshot holds a task up for the time of one slice. Taking all cells costs a list of the keys, some 20 ms for a million of
-them; taking those that have changed costs nothing.
+saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`), or
+writes elsewhere what changes (`PlainValueHandle`). So a snapshot holds a task up for the time of one slice. Taking all cells
+costs a list of the keys, some 20 ms for a million of them; taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
 call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
 many elements come before it, so that of a list that has grown only its end is saved.
@@ -13,7 +13,9 @@ Must not know: tasks, files, when a snapshot is whole.
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any, Final
 
 import msgspec
@@ -28,19 +30,31 @@ from worker.state.maps import MapHandle
 from worker.state.shares import Shares
 from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
-from worker.state.values import ValueHandle
+from worker.state.values import PlainValueHandle, ValueHandle
 
 #: The kind of the part with timers; the name of their state is "", which no attribute has.
 TIMERS: Final = "timers"
 #: The most cells of a part, or elements of lists, and about the most bytes.
 MOST_CELLS: Final = 256
 MOST_BYTES: Final = 64 * 1024
+#: Types of keys for which all picklers do the same.
+PLAIN_KEYS: Final = frozenset((str, int, bytes, bool, type(None)))
 #: Types of a few bytes, which are encoded without a look at their sizes.
 SMALL: Final = frozenset((int, float, bool))
 #: How many cells are divided among groups at a time: that takes a millisecond.
 MOST_DIVIDED: Final = 1024
 
 Part = dict[str, Any]
+
+
+class EncodedCounts(dict[int, bytes]):
+    """Encoded integers: those that counts mostly are stay here."""
+
+    def __missing__(self, value: int) -> bytes:
+        return msgspec.msgpack.encode(value)
+
+
+COUNTS: Final = EncodedCounts((value, msgspec.msgpack.encode(value)) for value in range(1024))
 
 
 def kind_of(handle: StateHandle) -> str:
@@ -79,8 +93,20 @@ def begin_part(handle: StateHandle) -> Part:
 def end_part(part: Part) -> bytes:
     """Return the bytes of a part. Raises an error, of any kind, for keys that cannot be pickled."""
     for place in ("keys", "gone"):
-        part[place] = dumps_by_value(part[place], 5) if part[place] else b""
+        part[place] = packed_keys(part[place], part["kind"]) if part[place] else b""
     return msgspec.msgpack.encode(part)
+
+
+def packed_keys(keys: list[Any], kind: str) -> bytes:
+    """Return keys as a pickle. Raises an error, of any kind, for keys that cannot be pickled."""
+    if kind != "ValueState" or not PLAIN_KEYS.issuperset(map(type, keys)):
+        return dumps_by_value(keys, 5)
+    pieces: list[bytes] = []
+    pickler = pickle.Pickler(SimpleNamespace(write=pieces.append), 5)
+    # No key is there twice, as one of a map may be, so the pickler need not remember them.
+    pickler.fast = True
+    pickler.dump(keys)
+    return b"".join(pieces)
 
 
 def touched_cells(handles: list[StateHandle]) -> int:
@@ -92,6 +118,8 @@ def every_cell(handle: StateHandle) -> list[Any]:
     """Return all cells of a handle; of maps, their keys."""
     if isinstance(handle, KeyTimers):
         return list(handle.times)
+    if isinstance(handle, PlainValueHandle):
+        return handle.every_cell()
     cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
     if cells.keys().isdisjoint(handle.raw):
         return [*cells, *handle.raw]
@@ -120,9 +148,11 @@ class StateSaving:
         self.done = False
         taken: list[tuple[StateHandle, Iterable[Any]]] = []
         for handle in handles:
+            if isinstance(handle, PlainValueHandle):
+                handle.write_all_back()  # mostly, the saving before this one has done so
             taken.append((handle, every_cell(handle) if whole else handle.touched or {}))
             # What has changed does so no more from here on: the handle has another dict for what follows.
-            handle.touched = {}
+            handle.begin_epoch()
         self.parts = (part for handle, cells in taken for part in self.labelled_parts(handle, cells))
         self.table = handles[0].table if handles else None
 
@@ -162,18 +192,29 @@ class StateSaving:
 
     def parts_of(self, handle: StateHandle, cells: Iterable[Any]) -> Iterator[Part]:
         """Yield the parts of a state. Between two of them, the task may run."""
+        if isinstance(handle, PlainValueHandle):
+            yield from self.parts_of_recent(handle, cells)
+            return
         changed = handle.touched  # since the saving was made
         assert changed is not None
         if isinstance(handle, MarkingListHandle):
             yield from self.parts_of_lists(handle, cells, changed)
         elif isinstance(handle, MapHandle) and self.whole:
             yield from self.parts_of_maps(handle, cells, changed)
-        elif self.is_simple(handle):
-            for share in self.shares_of(handle, cells, False):
-                yield from self.simple_parts(handle, share, changed)
         else:
             for share in self.shares_of(handle, cells, isinstance(handle, MapHandle)):
                 yield from self.plain_parts(handle, share, changed)
+
+    def parts_of_recent(self, handle: PlainValueHandle, cells: Iterable[Any]) -> Iterator[Part]:
+        """Yield values as they were at the marker: what has changed since is elsewhere. Then let the handle put them where it
+        has the others."""
+        for share in self.shares_of(handle, cells, False):
+            if handle.exact in SMALL:
+                yield from self.small_parts(handle, share)
+            else:
+                yield from self.plain_parts(handle, share, {})
+        while not handle.write_back(MOST_DIVIDED):
+            yield begin_part(handle)
 
     def shares_of(self, handle: StateHandle, cells: Iterable[Any], items: bool) -> Iterator[list[Any]]:
         """Yield cells of a state in the order of their groups, some at a time, and note these groups. Between two slices of
@@ -205,7 +246,9 @@ class StateSaving:
                 cell = share.pop()
                 was = changed.get(cell)
                 if was is None:
-                    size += put(part, cell, self.present(handle, cell), False)
+                    was = self.present(handle, cell)
+                    if was is not NONE or not self.whole:
+                        size += put(part, cell, was, False)
                 else:
                     size += put(part, cell, was, True)
             yield part
@@ -291,24 +334,17 @@ class StateSaving:
             part["times"].append([self.to_wall(time) for time in found])
         return len(data), size
 
-    def is_simple(self, handle: StateHandle) -> bool:
-        """Return whether a state has small values of an exact type, without times."""
-        return isinstance(handle, ValueHandle) and handle.simple and handle.exact in SMALL
-
-    def simple_parts(self, handle: StateHandle, share: list[Any], changed: dict[Any, Any]) -> Iterator[Part]:
-        """Yield values as fast as Python can."""
-        assert isinstance(handle, ValueHandle)
-        get, raw = handle.cells.get, handle.raw
-        encode = msgspec.msgpack.encode
+    def small_parts(self, handle: PlainValueHandle, share: list[Any]) -> Iterator[Part]:
+        """Yield small values of an exact type as fast as Python can."""
+        raw, encode = handle.raw, COUNTS.__getitem__ if handle.exact is int else msgspec.msgpack.encode
         while True:
             keys = share[-MOST_CELLS:]
             del share[-MOST_CELLS:]
-            values = list(map(get, keys))
-            if changed:
-                for at, key in enumerate(keys):
-                    if (was := changed.get(key)) is not None:
-                        values[at] = None if was is NONE else was[0]
+            values = handle.values_at_marker(keys)
             part = begin_part(handle)
+            if self.whole and None in values:  # of these keys, some have had a value since the task began
+                pairs = [pair for pair in zip(keys, values) if pair[1] is not None or pair[0] in raw]
+                keys, values = [key for key, _ in pairs], [value for _, value in pairs]
             if not self.whole and None in values:  # no value of these types is None
                 part["gone"] = [original(key) for key, value in zip(keys, values) if value is None]
                 keys = [key for key, value in zip(keys, values) if value is not None]
@@ -336,7 +372,7 @@ class StateSaving:
     def present(self, handle: StateHandle, cell: Any) -> Any:
         """Return what `kept` would return, but for parts of a mutable type, which are as they are."""
         if isinstance(handle, ValueHandle):
-            found, expiry = handle.cells.get(cell, NONE), handle.expiry
+            found, expiry = handle.at_marker(cell), handle.expiry
             if found is NONE and cell in handle.raw:
                 found = StoredBytes(handle.raw[cell])
         elif isinstance(handle, MapHandle):

@@ -7,14 +7,13 @@ Must not know: handles, files.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Iterator
 from typing import Any, Final
 
 from topology_api import StateError
 from topology_api.wording import shown
 from worker.routing.key_groups import GroupRange, cut, group_of
-from worker.routing.text_hash import choice_of
+from worker.routing.text_hash import spread
 from worker.state.keys import original
 from worker.state.table import StateHandle
 
@@ -33,12 +32,12 @@ class Shares:
         number = min(own.end - own.first, cells * 4 // (most * 3))
         self.ranges = cut(own, number) if number >= LEAST_LISTS else [own]
         self.lists: list[list[Any]] = [[] for _ in self.ranges]
-        #: Group -> what adds a cell to its list; None: the group is another task's.
-        self.adders: list[Callable[[Any], None] | None] = []
+        #: Group -> the list of its cells; None: the group is another task's.
+        self.by_group: list[list[Any] | None] = []
         if self.divides:
-            self.adders = [None] * own.groups
+            self.by_group = [None] * own.groups
             for groups, cells_of in zip(self.ranges, self.lists):
-                self.adders[groups.first : groups.end] = [cells_of.append] * (groups.end - groups.first)
+                self.by_group[groups.first : groups.end] = [cells_of] * (groups.end - groups.first)
 
     @property
     def divides(self) -> bool:
@@ -47,18 +46,15 @@ class Shares:
 
     def divide(self, cells: list[Any], handle: StateHandle) -> None:
         """Divide some cells. Raises StateError for a key that is not this task's: no task would find it again."""
-        keys = [cell[0] for cell in cells] if self.items else cells
-        groups, adders = self.own.groups, self.adders
-        found: Iterable[int]
-        if set(map(type, keys)) == {str}:
-            found = map(choice_of, keys, repeat(groups))
-        else:
-            found = (group_of(original(key), groups) for key in keys)
-        for cell, group in zip(cells, found):
-            add = adders[group]
-            if add is None:
+        # Texts are the most common keys: they take a third of the time of others.
+        done = 0 if self.items else spread(cells, self.by_group)
+        groups, by_group = self.own.groups, self.by_group
+        for cell in cells[done:]:
+            group = group_of(original(cell[0] if self.items else cell), groups)
+            found = by_group[group]
+            if found is None:
                 raise self.not_own(cell, group, handle)
-            add(cell)
+            found.append(cell)
 
     def keep_all(self, cells: list[Any]) -> None:
         """Keep all cells together: they are too few."""

@@ -157,6 +157,10 @@ class StateHandle:
         """
         raise AssertionError("every kind of handle has its own kept")
 
+    def begin_epoch(self) -> None:
+        """A marker is reached: what was touched before it is saved by others, from now on."""
+        self.touched = {}
+
     def merge_older(self, found: dict[Any, Any], older: dict[Any, Any]) -> None:
         """Add to what cells were at a snapshot what they were at the one before it."""
         found.update(older)

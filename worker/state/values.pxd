@@ -1,5 +1,7 @@
 # The C types of values.py.
 
+cimport cython
+
 from worker.state.codecs cimport Codec
 from worker.state.expiry cimport Expiry
 from worker.state.table cimport StateHandle, StateTable
@@ -10,12 +12,9 @@ cdef class ValueHandle(StateHandle):
     cdef public object default
     cdef public bint keyed
     cdef public bint plain
-    cdef public bint simple
     cdef public object exact
     cdef public dict cells
     cdef public Expiry expiry
-    cdef public long long read_turn
-    cdef public object read
     cdef public long long turn
     cdef public object old
     cdef public bint encoded
@@ -23,6 +22,28 @@ cdef class ValueHandle(StateHandle):
 
     cpdef first_touch(self, key)
     cpdef keep_old(self, key)
+    cpdef undo(self)
+    cpdef mark_at_hand(self)
+    cpdef kept(self, cell)
+
+
+@cython.final
+cdef class RecentValue:
+    cdef public object before
+    cdef public object now
+
+
+cdef class PlainValueHandle(ValueHandle):
+    cdef public dict leaving
+    cdef public object left
+    cdef public list fresh
+    cdef public Py_ssize_t grown
+    cdef public RecentValue record
+    cdef public long long read_turn
+    cdef public object read
+
+    cdef begin(self, StateTable table)
+    cpdef older(self, key)
     cpdef undo(self)
     cpdef mark_at_hand(self)
     cpdef kept(self, cell)

@@ -12,9 +12,9 @@ from worker.state.values import ValueHandle
 
 def values_of(handle: StateHandle) -> dict[Any, Any]:
     """The values of each key, of which none is touched."""
-    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
     if isinstance(handle, ValueHandle):
+        cells = handle.current()
         assert cells.keys().isdisjoint(handle.raw)
         return {**cells, **{key: handle.codec.decode(data) for key, data in handle.raw.items()}}
     assert isinstance(handle, MapHandle | ListHandle)
-    return {key: handle.peek(key) for key in cells.keys() | handle.raw.keys()}
+    return {key: handle.peek(key) for key in handle.cells.keys() | handle.raw.keys()}

@@ -234,3 +234,13 @@ def test_pieces_of_lists_follow_their_keys_when_a_commit_is_divided(whole: list[
     ]
     found = [read_by_people(share) for share in shares]
     assert [each for each in found if each["texts"]] == [task.read()]
+
+
+def test_a_long_key_with_many_items_is_once_in_a_part() -> None:
+    task, key = Task(), "k" * 10_000
+    task.call(
+        lambda states: states["seen"].update({f"item-{number}": number for number in range(100)}), key=key
+    )
+    parts = [part for part in task.save(whole=True) if part["state"] == "seen"]
+    assert [set(pickle.loads(part["keys"])) for part in parts] == [{key}]
+    assert len(parts[0]["keys"]) < 2 * len(key)

@@ -324,7 +324,7 @@ def test_a_task_that_is_closed_before_it_has_returned_leaves_what_it_was_to_get(
     first, second, third = (Task(clock) for _ in range(3))
     history.mark(1, 0.0, [{} for _ in first.handles])
     first.call("x", [("value", 2)], True)
-    first.states["value"].touched.clear()  # type: ignore[union-attr]
+    first.states["value"].begin_epoch()
     history.leave(first.handles, {})
     history.leave(second.handles, {})
     history.return_to(1, third.handles)

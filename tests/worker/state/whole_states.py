@@ -35,7 +35,9 @@ def save_timers(timers: KeyTimers, to_wall: Clock) -> bytes:
 
 
 def _save(handle: StateHandle, to_wall: Clock) -> Saved:
-    cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
+    cells: dict[Any, Any] = (
+        handle.current() if isinstance(handle, ValueHandle) else handle.cells  # type: ignore[attr-defined]
+    )
     expiry = handle.expiry  # type: ignore[attr-defined]
     values: list[Any] = []
     times: list[Any] = []
