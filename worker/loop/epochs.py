@@ -24,7 +24,6 @@ from worker.epochs.messages import (
     EpochCommitted,
     EpochsOver,
     HoldSpouts,
-    LinkItem,
     RestoreTask,
     Rows,
     SnapshotMarker,
