@@ -7,7 +7,7 @@ Must not know: what messages say, sockets.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from worker.epochs.messages import (
     Envelope,
@@ -20,6 +20,7 @@ from worker.epochs.messages import (
 )
 from worker.loop.ack_router import AckRouter
 from worker.loop.plan import WorkerPlan
+from worker.tracking.ack_batch import AckBatch
 
 #: Delivers a message of a task to the coordinator in this worker, if it is here.
 ToLead = Callable[[str, ToCoordinator], None]
@@ -76,6 +77,13 @@ class EpochMail:
             self.messages.append(envelope)
         else:
             self.jobs.append(lambda: self.to_lead(envelope.task, envelope.message))
+
+    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
+        """Ack a tuple that will not be executed, in its trees: (root, edge) of each."""
+        acked = AckBatch()
+        for root, edge in trees:
+            acked.add(root, edge)
+        self.router.route(acked)
 
     # What is due.
 

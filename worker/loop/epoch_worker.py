@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -45,7 +45,6 @@ from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
-from worker.tracking.ack_batch import AckBatch
 from worker.tracking.dead_letters import GivenUp
 
 #: The length of the id of a bolt's letter.
@@ -350,13 +349,6 @@ class EpochWorker(Worker):
                 "With topology.state.path all values must be such that pickle can carry them"
             )
         )
-
-    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
-        """See `EpochHost`."""
-        acked = AckBatch()
-        for root, edge in trees:
-            acked.add(root, edge)
-        self.ack_router.route(acked)
 
     def send_controls(self) -> None:
         for worker in [*self.links.grants, *(worker for worker, _ in self.cycles.outgoing)]:

@@ -92,9 +92,6 @@ class EpochHost(OutsideHost, Protocol):
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
 
-    def settle(self, trees: Iterable[tuple[int, int]]) -> None:
-        """Ack a tuple that will not be executed, in its trees: (root, edge) of each."""
-
 
 class Epochs:
     """The tasks of one worker, and their participants."""
@@ -151,7 +148,7 @@ class Epochs:
             lambda: sum(activity_of(task) for task in self.tasks.values()),
             lambda ended: mail.to_coordinator(next(iter(self.by_name)), TaskActive(self.rewind, ended)),
         )
-        self.cycle_input = CycleInput(cycle_tuples, now, self.perform, host.settle)
+        self.cycle_input = CycleInput(cycle_tuples, now, self.perform, mail.settle)
         self.outside = EpochOutside(host, mail, now, lambda: self.participants, self.tasks, self.perform)
 
     @property
@@ -259,7 +256,7 @@ class Epochs:
                 return
             for row in lost:
                 give_up_row(task, row)
-                self.host.settle(row.trees)
+                self.mail.settle(row.trees)
             if each.data is not None and not each.data.whole:
                 assert isinstance(task, EpochBoltTask)
                 self.encoding[task.id] = task
@@ -372,7 +369,7 @@ class Epochs:
             return
         row = LostRow(lost.source, self.names[lost.target], tuple(lost.values), lost.trees)
         give_up_row(task, row, lost.error)
-        self.host.settle(row.trees)
+        self.mail.settle(row.trees)
 
     # Messages and effects.
 
