@@ -262,7 +262,7 @@ class PlainValueHandle(ValueHandle):
         #: How many more keys have a value than are in `cells`.
         self.grown = 0
         #: What the running call has read or written, if it is `read_turn` or `turn`; None: it has read what is in none.
-        self.record: RecentValue | None = None
+        self.record: Any = None
         #: The call that has read last: a value that is read and then written is looked up once.
         self.read_turn = -1
         #: What that call has read, if it was in no record.
