@@ -7,9 +7,10 @@ Must not know: tasks, files, who asks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Final
 
+from worker.state.contents import dicts_of_keys
 from worker.state.keys import canonical, original
 from worker.state.live import MOST_KEYS
 from worker.state.readable import json_form
@@ -33,8 +34,7 @@ class KeySearch:
         self.keys: list[Any] = list(timers.times)
         for handle in states.values():
             if not isinstance(handle, ValueHandle) or handle.keyed:
-                self.keys += handle.cells  # type: ignore[attr-defined]
-                self.keys += handle.raw
+                self.keys += chain.from_iterable(dicts_of_keys(handle))
         self.total, self.compared = len(self.keys), 0
         self.left = iter(self.keys)
         #: In the form of `canonical`, each once.

@@ -20,6 +20,7 @@ from uuid import UUID
 from squall.dead_letters.letter import clean
 from squall.reports.live_state import LiveRow
 from worker.state.codecs import Codec
+from worker.state.contents import dicts_of_keys
 from worker.state.keys import canonical, original
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
@@ -165,7 +166,7 @@ def key_in(states: Mapping[str, StateHandle], timers: KeyTimers, key: Any) -> An
     """Return the key that a task has for one that is equal to it, both in the form of `canonical`."""
     for handle in states.values():
         if not isinstance(handle, ValueHandle) or handle.keyed:
-            for there in (handle.cells, handle.raw):  # type: ignore[attr-defined]
+            for there in dicts_of_keys(handle):
                 if key in there:
                     return stored_key(key, there)
     return stored_key(key, timers.times)

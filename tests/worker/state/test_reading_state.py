@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from topology_api import ListState, MapState, StatefulBolt, ValueState
 from worker.state import contents
 from worker.state.build import handles
+from worker.state.key_search import KeySearch
+from worker.state.keys import canonical
+from worker.state.live import key_in
+from worker.state.readable import json_form
 from worker.state.table import StateTable
+from worker.state.timers import KeyTimers
+from worker.state.values import PlainValueHandle
 
 
 class Bolt(StatefulBolt):
@@ -36,3 +46,35 @@ def test_a_read_in_the_middle_of_a_call_changes_neither_its_key_nor_what_it_undo
     assert contents.read(states, "a") == {"count": 1, "items": {}, "last": []}, "their time is over"
     assert contents.read(states, "c")["count"] == 7
     assert contents.has_state(states, "a") and not contents.has_state(states, "c")
+
+
+@pytest.mark.parametrize("key", ["text", (1, 2)])
+def test_a_key_of_values_is_found_before_and_after_a_marker_and_in_the_middle(key: Any) -> None:
+    table = StateTable("here", lambda: 0.0)
+    states = {"count": handles(table, Bolt)["count"]}
+    handle = states["count"]
+    assert isinstance(handle, PlainValueHandle)
+    timers = KeyTimers(table)
+    for step in (lambda: contents.write(states, key, {"count": 1}), handle.begin_epoch, handle.write_all_back):
+        step()
+        search = KeySearch(json_form(key), states, timers)
+        while not search.step():
+            pass
+        # A text is no object of a class, so it is found without a search.
+        assert list(search.found) == ([] if isinstance(key, str) else [canonical(key)])
+        assert key_in(states, timers, canonical(key)) == canonical(key)
+        asked = _EqualTo(key)
+        assert key_in(states, timers, asked) is not asked, "the key that the state has"
+
+
+class _EqualTo:
+    """Equal to a key, and another object."""
+
+    def __init__(self, key: Any) -> None:
+        self.key = key
+
+    def __eq__(self, other: object) -> bool:
+        return other == self.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
