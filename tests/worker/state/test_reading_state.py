@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,7 +56,9 @@ def test_a_key_of_values_is_found_before_and_after_a_marker_and_in_the_middle(ke
     handle = states["count"]
     assert isinstance(handle, PlainValueHandle)
     timers = KeyTimers(table)
-    for step in (lambda: contents.write(states, key, {"count": 1}), handle.begin_epoch, handle.write_all_back):
+    contents.write(states, key, {"count": 1})
+    steps: list[Callable[[], object]] = [lambda: None, handle.begin_epoch, handle.write_all_back]
+    for step in steps:
         step()
         search = KeySearch(json_form(key), states, timers)
         while not search.step():
@@ -74,7 +77,7 @@ class _EqualTo:
         self.key = key
 
     def __eq__(self, other: object) -> bool:
-        return other == self.key
+        return bool(other == self.key)
 
     def __hash__(self) -> int:
         return hash(self.key)
