@@ -33,8 +33,6 @@ DIRECTIVES = {
     "show_performance_hints": False,
     "warn.unreachable": False,  # what is behind `if not cython.compiled`
 }
-#: The extension with Cython's own part of all others, mostly that for memory views: compiled once, not in each of them.
-SHARED = "topology_api._cython_shared"
 #: What changes what a compiler makes of the same sources.
 SETTINGS = ("CC", "CFLAGS", "CPPFLAGS", "LDFLAGS", "LDSHARED", "ARCHFLAGS", "SQUALL_BUILD_FLAGS")
 
@@ -59,7 +57,7 @@ def extensions() -> list[Extension]:
     """One for each hot module, and the shared one, whose source Cython writes."""
     flags = ["-g0", *os.environ.get("SQUALL_BUILD_FLAGS", "").split()]
     sources = {module: os.path.relpath(CORE.source_path(module), HERE) for module in CORE.HOT}
-    sources[SHARED] = SHARED.replace(".", os.sep) + ".c"
+    sources[CORE.SHARED] = CORE.SHARED.replace(".", os.sep) + ".c"
     return [Extension(module, [source], extra_compile_args=flags) for module, source in sources.items()]
 
 
@@ -130,7 +128,7 @@ class BuildCore(build_ext):
             build_dir=self.build_temp,
             force=bool(self.force),
             quiet=True,
-            shared_utility_qualified_name=SHARED,
+            shared_utility_qualified_name=CORE.SHARED,
         )
         for extension, with_c in zip(self.extensions, made):
             extension.sources = with_c.sources
@@ -147,7 +145,9 @@ class BuildCore(build_ext):
             before = set()
         remove(self.record())
         changed = {line.partition(" ")[0] for line in before ^ {*(self.recipe() + sources).splitlines()}}
-        built = {module: CORE.source_path(module, SUFFIX, self.build_lib) for module in (*CORE.HOT, SHARED)}
+        built = {
+            module: CORE.source_path(module, SUFFIX, self.build_lib) for module in (*CORE.HOT, CORE.SHARED)
+        }
         if not before or not changed <= {f"{module}.py" for module in CORE.HOT}:
             self.force = True  # a .pxd file is of all modules that name it
             built.clear()
@@ -177,7 +177,7 @@ class BuildCore(build_ext):
         settings = {name: os.environ.get(name, "") for name in SETTINGS}
         # Relative: what a copy of the checkout has in build/ is its own.
         where = os.path.relpath(self.build_lib, HERE)
-        return f"recipe {(sys.version, cython, where, DIRECTIVES, SHARED, settings)!r}\n"
+        return f"recipe {(sys.version, cython, where, DIRECTIVES, CORE.SHARED, settings)!r}\n"
 
     def record(self) -> str:
         """Where it is written what the files in build/ were made from."""

@@ -30,7 +30,7 @@ from benchmarks.child import ROOT, command_of
 from benchmarks.topology import Count, Endless, Job, Split, spouts
 from local_cluster import LocalCluster
 from topology_api import TopologyBuilder
-from topology_api.core_choice import CHOICE, HOT, source_path
+from topology_api.core_choice import CHOICE, HOT, SHARED, source_path
 
 RECORD = Path(__file__).with_name("instructions.json")
 FEW, MANY = 1_000, 3_000
@@ -77,7 +77,8 @@ def part_of(file: str) -> str:
     return f"library {name.partition('.')[0]}"
 
 
-EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in HOT}
+OWN = (*HOT, SHARED)
+EXTENSIONS = {source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX"))): module for module in OWN}
 
 
 def answer_runs(every: list[int]) -> None:
@@ -103,7 +104,7 @@ def measure(benchmark: str = __name__) -> dict[str, float]:
 
 def own(parts: dict[str, float]) -> float:
     """Return the instructions in Squall's extensions."""
-    return sum(value for part, value in parts.items() if part in HOT)
+    return sum(value for part, value in parts.items() if part in OWN)
 
 
 def key() -> str:

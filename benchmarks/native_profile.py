@@ -29,7 +29,7 @@ from benchmarks.child import answer, ask, machine
 from benchmarks.notes import Usage, find, leave
 from benchmarks.perf import KERNEL, PERIOD, Sample
 from topology_api import Context
-from topology_api.core_choice import CHOICE, HOT, source_path
+from topology_api.core_choice import CHOICE, HOT, SHARED, source_path
 
 RUNS = {"one": "one process", "two": "two workers", "state": "workers, state"}
 SYMBOLS = 25
@@ -38,9 +38,10 @@ SENTENCES_A_SECOND = 50_000
 CANNOT = 2
 """Exit status: there is nothing to measure, or nothing to measure it with."""
 
+OWN = (*HOT, SHARED)
 EXTENSIONS = {
     os.path.realpath(source_path(module, str(sysconfig.get_config_var("EXT_SUFFIX")))): module
-    for module in HOT
+    for module in OWN
 }
 INTERPRETER = "user code and the interpreter"
 LIBRARIES = {
@@ -59,7 +60,7 @@ IN_IO_THREADS = {
     "": "ZeroMQ's IO threads: ZeroMQ and libc",
 }
 """What ZeroMQ's own threads run is apart."""
-ORDER = (INTERPRETER, *HOT, *LIBRARIES, OTHER_MODULES, OTHERS, "kernel", *IN_IO_THREADS.values())
+ORDER = (INTERPRETER, *OWN, *LIBRARIES, OTHER_MODULES, OTHERS, "kernel", *IN_IO_THREADS.values())
 
 
 def group_of(sample: Sample) -> str:
@@ -233,7 +234,7 @@ def print_table(sums: list[Sum]) -> None:
     """The groups of all runs side by side."""
     rows = table(sums)
     _, whole = rows[-1]
-    own = [sum(values[run] for group, values in rows if group in HOT) for run in range(len(sums))]
+    own = [sum(values[run] for group, values in rows if group in OWN) for run in range(len(sums))]
     print(f"\n{'ns a word, and of the CPU':<38}" + "".join(f"{name:>18}" for name in RUNS.values()))
     for group, values in [*rows, ("of it in the compiled core", own)]:
         texts = (f"{value:>10,.1f}{value / all_of:>8.1%}" for value, all_of in zip(values, whole))

@@ -55,6 +55,8 @@ HOT: Final = (
     "worker.loop.ack_router",
     "worker.loop.worker",
 )
+#: The extension with Cython's own part of all others, mostly that for memory views: compiled once, not in each of them.
+SHARED: Final = "topology_api._cython_shared"
 _PACKAGES: Final = frozenset(module.partition(".")[0] for module in HOT)
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 _SETTINGS = (WORKERS, MESSAGE_TIMEOUT)
 #: The limit of a new record in bytes. The rest of the store's limit is reserved for later additions to the record: a deadline,
 #: notes, errors, finished spouts. Without this reserve, a topology could not even be killed.
-_MOST_AT_FIRST: Final = MOST_BYTES - 100_000
+_MOST_AT_FIRST: Final = MOST_BYTES - 80_000
 
 
 @dataclass(eq=False, repr=False)

@@ -222,8 +222,8 @@ def test_an_unmerged_configuration_is_refused_before_anything_is_written() -> No
 def test_a_record_without_room_for_later_changes_is_refused_before_anything_is_written() -> None:
     store = InMemoryStore()
     nimbus = Nimbus(store, ManualClock())
-    with pytest.raises(TooBig, match=r"'words' is too large: .* bytes, but at most 900,000 are allowed"):
-        nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 900_000}, {}))
+    with pytest.raises(TooBig, match=r"'words' is too large: .* bytes, but at most 920,000 are allowed"):
+        nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 920_000}, {}))
     assert not {"blobs", "keys", "topologies"}.intersection(store.children("/"))
     nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 890_000}, {}))
     nimbus.kill("words", 1.23456789)

@@ -384,9 +384,7 @@ class PlainValueHandle(ValueHandle):
 
     def begin_epoch(self) -> None:
         assert not self.leaving
-        self.leaving = (
-            self.touched
-        )  # before `touched` is another dict: a thread that reads finds a record in one of them
+        self.leaving = self.touched  # first: a thread that reads finds a record here or in `touched`
         self.left = iter(self.leaving.items())
         self.touched = {}
         self.fresh = []
