@@ -13,7 +13,7 @@ import pytest
 from benchmarks import native_profile, perf, worker_profile
 from benchmarks.native_profile import EXTENSIONS, INTERPRETER, Sum, group_of, table
 from benchmarks.perf import KERNEL, PERIOD, Sample, parse
-from topology_api.core_choice import HOT
+from topology_api.core_choice import HOT, SHARED
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = "/env/pyzmq.libs/libzmq-2f02442c.so.5.2.5"
@@ -82,7 +82,7 @@ def test_a_sample_belongs_to_a_group_by_its_thread_and_its_file(thread: str, fil
 
 
 def test_each_extension_is_a_group_of_its_own() -> None:
-    assert [group_of(Sample("python3", file, "f")) for file in EXTENSIONS] == list(HOT)
+    assert [group_of(Sample("python3", file, "f")) for file in EXTENSIONS] == [*HOT, SHARED]
 
 
 def test_the_rows_of_the_table_add_up_to_the_cpu() -> None:
