@@ -20,7 +20,7 @@ from tests.epochs.epoch_topologies import random_plan
 NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
-LIMIT = 8.0
+LIMIT = 20.0
 MOST_EVENTS = 60_000
 
 
