@@ -16,6 +16,7 @@ from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
 from worker.loop.epoch_worker import EpochWorker
 from worker.loop.worker import Worker
+from worker.tasks import parked_verdicts
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.epoch_bolt import EpochBoltTask
@@ -23,6 +24,7 @@ from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.spout_verdicts import undecided
 from worker.tasks.task import Task
+from worker.tracking.outages import Undecided
 
 #: Seconds between two readings that say whether a spout emits: readings that are closer count as one, and after a longer pause
 #: there is nothing to compare with.
@@ -87,17 +89,12 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         counters.parked += len(task.parking.parked)
         if task.keys is not None:
             counters.keys = (counters.keys or 0) + task.keys
+        add_undecided(counters, task, parked_verdicts.undecided(task))
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
         if isinstance(task, EpochSpoutTask):
             counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
-        tried = undecided(task)
-        if tried is not None and task.now() - tried.since >= UNDECIDED_SECONDS:
-            failure = tried.failure
-            text = short_line(f"{failure.component or task.spec.id}: {failure.error or failure.reason}")
-            counters.undecided[task.id] = UndecidedTuples(
-                task.id, tried.tuples, tried.since, tried.until, text
-            )
+        add_undecided(counters, task, undecided(task))
         store = worker.calls.waits_for if isinstance(worker, EpochWorker) else ""
         reason = idle_reason(task, store) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
@@ -105,6 +102,15 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
     elif reason := task.waits_for:
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
+
+
+def add_undecided(counters: ComponentCounters, task: Task, tried: Undecided | None) -> None:
+    """Add the tuples that a task tries again without a verdict, if it has for a while."""
+    if tried is None or task.now() - tried.since < UNDECIDED_SECONDS:
+        return
+    failure = tried.failure
+    text = short_line(f"{failure.component or task.spec.id}: {failure.error or failure.reason}")
+    counters.undecided[task.id] = UndecidedTuples(task.id, tried.tuples, tried.since, tried.until, text)
 
 
 def held_up_by(task: Task, running: Task | None) -> str:
