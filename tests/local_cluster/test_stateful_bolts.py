@@ -133,6 +133,19 @@ class Forgets(StatefulBolt):
         self.items["a"] = 1
 
 
+class Restless(Count):
+    """Sets its timer again, for now."""
+
+    def on_timer(self, name: str, time: float) -> None:
+        self.times.value += 100
+        self.timer_after(0, name=name)
+
+
+def test_a_timer_that_is_set_again_for_now_does_not_stop_the_clock() -> None:
+    run = run_bolt(Restless(), [("a",), Pause(60.01)], source_fields="word")
+    assert run.state("a")["times"] in (1 + 10 * 100, 1 + 11 * 100)  # one more if 60.01 - 60 is rounded up
+
+
 def test_a_key_that_never_comes_again_does_not_stay_beyond_its_ttl() -> None:
     inputs = [*((f"w{number}",) for number in range(500)), Pause(61), ("last",), ("one more",)]
     assert run_bolt(Forgets(), inputs, source_fields="word").keys() == ["last", "one more"]
