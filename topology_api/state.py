@@ -57,8 +57,8 @@ class State:
     def _outside(self, *args: object) -> Any:
         if not self.name:
             raise StateError(
-                f"a {type(self).__name__} was made outside the body of a class, such as in prepare: declare it in the class, as "
-                f"`times = {self.example()}`"
+                f"a {type(self).__name__} was made outside the body of a class, such as in prepare: declare it in the class, "
+                f"as `times = {self.example()}`"
             )
         raise StateError(
             f"the state {self.name!r} was used outside a running task: use it in prepare or later"

@@ -33,6 +33,7 @@ from worker.state.keys import canonical, original
 from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
+from worker.state.value_checks import ValueChecks
 from worker.tasks.bolt import BoltTask
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
@@ -99,6 +100,13 @@ class ReachedMarker:
     data: SnapshotData | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SpoiltState:
+    """What some call has written cannot be kept: all tasks are to return to the last commit, to find this call."""
+
+    error: str
+
+
 class EpochBoltTask(StatefulBoltTask):
     """One task of a bolt."""
 
@@ -108,7 +116,7 @@ class EpochBoltTask(StatefulBoltTask):
     #: The fields of an input stream, by component and stream.
     fields_of: dict[tuple[str, str], tuple[str, ...]]
     #: Markers that the task has reached, for the worker to collect after the run.
-    reached: list[ReachedMarker]
+    reached: list[ReachedMarker | SpoiltState]
     #: The parked tuple that is being tried.
     trying: Parked | None
     #: (key, name) of a timer whose call raised -> how many failures count against it, and how many calls had succeeded before.
@@ -128,7 +136,9 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
-        self.slices = SnapshotSlices(setup, self.now, self.cannot_keep)
+        self.slices = SnapshotSlices(setup, self.now, self.spoilt)
+        if setup.history.checked and self.states and self.watch is None:
+            self.watch = ValueChecks(self.table)
         self.timer_failures = {}
         #: What a commit has of states that this version does not declare: another version may declare them.
         self.undeclared = {}
@@ -159,10 +169,14 @@ class EpochBoltTask(StatefulBoltTask):
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
         try:
             self.fill(content)
-            self.slices.begin(content, [*self.states.values(), self.timers])
             rows = self.packed_rows(marker.epoch)
         except Exception as error:
             self.cannot_keep(error)
+            return True
+        try:
+            self.slices.begin(content, [*self.states.values(), self.timers])
+        except Exception as error:
+            self.spoilt(error)
             return True
         self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
@@ -177,6 +191,20 @@ class EpochBoltTask(StatefulBoltTask):
     def packed_rows(self, epoch: int) -> bytes | None:
         """Return the rows of a token sink in the epoch that ends."""
         return None
+
+    def spoilt(self, error: Exception) -> None:
+        """A state, or a key, holds what no snapshot can hold. Which call has written it is not known: all calls since the last
+        commit are made again, and each is checked. If all were checked already, the topology ends."""
+        history = self.epochs.history
+        if history.checked or not self.states:
+            self.cannot_keep(error)
+            return
+        history.checked = True
+        text = str(error)
+        if not isinstance(error, StateError):
+            where = self.emitter.where()
+            text = f"{where}: a key, or the name of a timer, cannot be kept: {type(error).__name__}: {error}"
+        self.reached.append(SpoiltState(text))
 
     def cannot_keep(self, error: Exception) -> None:
         """End the topology, because of something that no snapshot can hold."""

@@ -17,7 +17,7 @@ from topology_api import Bolt, FailTuple, StateError, StatefulBolt, Topology
 from topology_api.stateful import key_fields
 from topology_api.tuples import SETTLED, Source, Tuple
 from topology_api.values import MAX_SECONDS, number_problem
-from topology_api.wording import typed
+from topology_api.wording import shown, typed
 from worker.state import build
 from worker.state.keys import canonical, original
 from worker.state.table import NONE, StateTable
@@ -206,7 +206,7 @@ class StatefulBoltTask(BoltTask):
         self.emitter.anchor = NOTHING
         self.table.begin(due.key)
         self.timers.cancel(due.key, due.name)
-        text = f"timer {due.name!r} of key {original(due.key)!r}"
+        text = f"timer {due.name!r} of key {shown(original(due.key))}"
         self.firing = True
         returned = self.call_at_hand("on_timer", due.name, time, tuple_text=text)
         self.firing = False
