@@ -392,6 +392,8 @@ class Participant:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
         if rows:
             self.after_commit.add(EpochOutcome(epoch, self.index, ROWS, rows))
+        if data is None:  # without parts, it builds upon no file
+            self.chain.begin(whole=True)
         content.chain, content.cells = list(self.chain.links), self.chain.cells
         content.submission = self.submission
         self.ending = Ending(content, finished, not prepares, data or SnapshotData())
