@@ -80,8 +80,8 @@ class Codec:
             return self.decode(data)
         except Exception as error:
             raise StateError(
-                f"{state.table.where}: the saved value of {state.what()}, key {shown(original(key))}, cannot be read as {name_of(self.kind)}: "
-                f"{error}: declare the type that it was saved with (new fields need defaults)"
+                f"{state.table.where}: the saved value of {state.what()}, key {shown(original(key))}, cannot be read as "
+                f"{name_of(self.kind)}: {error}: declare the type that it was saved with (new fields need defaults)"
             ) from error
 
     def fitting(self, value: Any, state: Any) -> Any:
