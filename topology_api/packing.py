@@ -70,7 +70,7 @@ def _cloudpickle() -> Any:
 
     import cloudpickle
 
-    copyreg.pickle(type(dataclasses.MISSING), lambda _: "MISSING")  # type: ignore[arg-type]
+    copyreg.pickle(type(dataclasses.MISSING), lambda _: "MISSING")
     return cloudpickle
 
 

@@ -93,7 +93,7 @@ class Odd(StatefulBolt):
         elif self.how == "timed":
             self.timed.value = -(2**63) - 1
         elif self.how == "lists":
-            self.lists.value.append("no number")  # type: ignore[arg-type]
+            self.lists.value.append("no number")
         elif self.how == "elements":
             self.elements.append(["no number"])
         elif self.how == "items":

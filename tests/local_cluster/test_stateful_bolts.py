@@ -207,6 +207,8 @@ class Misuse(StatefulBolt):
             self.timer_after(-1)
         elif tup["what"] == "name":
             self.timer_after(1, name=5)  # type: ignore[arg-type]
+        elif tup["what"] == "add":
+            self.number += 1  # type: ignore[operator,assignment]
         else:
             self.number = 5  # type: ignore[assignment]
 
@@ -219,6 +221,7 @@ class Misuse(StatefulBolt):
         ("broadcast", "state 'rules' is a BroadcastState"),
         ("timer", "timer_after(seconds=-1): it is -1: give a number of seconds"),
         ("name", "the name of a timer is 5"),
+        ("add", "self.number is a state: write self.number.value += ..."),
     ],
 )
 def test_misuse_fails_the_tuple_with_the_state_and_the_key(what: str, text: str) -> None:

@@ -214,7 +214,7 @@ def test_a_class_that_is_the_type_of_a_state_can_be_packed_again_after_msgspec_h
         first: int
 
     positive = Annotated[int, msgspec.Meta(ge=0)]
-    for kind in (Visit, Colour, Pair, Row, positive, dict[Colour, positive]):  # type: ignore[valid-type]
+    for kind in (Visit, Colour, Pair, Row, positive, dict[Colour, positive]):
         state = ValueState(kind)
         decoder = msgspec.msgpack.Decoder(kind)
         again = pickle.loads(pack(Holder(state=state), "bolt 'b'", Bolt)).state
