@@ -134,7 +134,7 @@ def test_a_bolt_that_reads_a_spout_without_position_may_get_more_tasks(tmp_path:
 
 
 def test_tasks_without_a_group_have_no_keys(tmp_path: Path) -> None:
-    """At the submission, nobody knows that the state has two groups. A rebalance is refused, since workers have said so."""
+    """The store alone knows of the two groups at the submission. A rebalance is refused, since workers have said so."""
     topology = words(Words(300, 100), Pass(), Count())
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(topology, conf_at(tmp_path, **{GROUPS: 2}))

@@ -1,7 +1,7 @@
 """Checks after each call that what it has written can be kept: for a task in which something could not.
 
 Production does not check each value, since encoding it costs more than the call. So a value that no snapshot can hold is found
-when the epoch ends, and nobody knows any more which call has written it. Then all tasks return to the last commit, and the task
+when the epoch ends, and which call has written it is not known by then. Then all tasks return to the last commit, and the task
 that had the value checks each call from there on: the one that writes it raises, and costs its own tuple alone.
 Must not know: tasks, snapshots.
 """

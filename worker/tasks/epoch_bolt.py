@@ -14,6 +14,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from squall.transport.frames import COUNTS, NO_MORE, Batch
@@ -136,7 +137,7 @@ class EpochBoltTask(StatefulBoltTask):
         self.parking = setup.parking
         self.reached = []
         self.trying = None
-        self.slices = SnapshotSlices(setup, self.now, self.spoilt)
+        self.slices = SnapshotSlices(setup, self.now, partial(spoil, self))
         if setup.history.checked and self.states and self.watch is None:
             self.watch = ValueChecks(self.table)
         self.timer_failures = {}
@@ -176,7 +177,7 @@ class EpochBoltTask(StatefulBoltTask):
         try:
             self.slices.begin(content, [*self.states.values(), self.timers])
         except Exception as error:
-            self.spoilt(error)
+            spoil(self, error)
             return True
         self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
@@ -191,20 +192,6 @@ class EpochBoltTask(StatefulBoltTask):
     def packed_rows(self, epoch: int) -> bytes | None:
         """Return the rows of a token sink in the epoch that ends."""
         return None
-
-    def spoilt(self, error: Exception) -> None:
-        """A state, or a key, holds what no snapshot can hold. Which call has written it is not known: all calls since the last
-        commit are made again, and each is checked. If all were checked already, the topology ends."""
-        history = self.epochs.history
-        if history.checked or not self.states:
-            self.cannot_keep(error)
-            return
-        history.checked = True
-        text = str(error)
-        if not isinstance(error, StateError):
-            where = self.emitter.where()
-            text = f"{where}: a key, or the name of a timer, cannot be kept: {type(error).__name__}: {error}"
-        self.reached.append(SpoiltState(text))
 
     def cannot_keep(self, error: Exception) -> None:
         """End the topology, because of something that no snapshot can hold."""
@@ -447,6 +434,21 @@ class EpochBoltTask(StatefulBoltTask):
                 self.slices.encode()
             self.try_parked()
         super().run()
+
+
+def spoil(task: EpochBoltTask, error: Exception) -> None:
+    """A state, or a key, holds what no snapshot can hold. Which call has written it is not known: all calls since the last
+    commit are made again, and each is checked. If all were checked already, the topology ends."""
+    history = task.epochs.history
+    if history.checked or not task.states:
+        task.cannot_keep(error)
+        return
+    history.checked = True
+    text = str(error)
+    if not isinstance(error, StateError):
+        where = task.emitter.where()
+        text = f"{where}: a key, or the name of a timer, cannot be kept: {type(error).__name__}: {error}"
+    task.reached.append(SpoiltState(text))
 
 
 def again_batch(
