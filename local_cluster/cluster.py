@@ -169,6 +169,7 @@ class LocalCluster:
         self, name: str, workers: int | None = None, parallelism: Mapping[str, int] | None = None
     ) -> None:
         """Redistribute a topology's tasks over `workers` workers once it has drained."""
+        self._engine.count(name)  # workers say what is possible
         self._driver.command(lambda: self._engine.nimbus.rebalance(name, workers, parallelism))
 
     def topologies(self) -> list[str]:

@@ -47,8 +47,8 @@ class SlowTask:
 @dataclass(frozen=True)
 class LeadReport:
     """What a coordinator knows. rewind: its rewind number; committed, rewound: when, None if unknown; step: what all tasks are
-    asked for, since `since`; waiting: the tasks that have not answered (component, task); more: how many further ones. The
-    other fields are those of `EpochStatus`."""
+    asked for, since `since`; waiting: the tasks that have not answered (component, task); more: how many further ones; groups:
+    into how many groups the keys are divided, 0 if unknown. The other fields are those of `EpochStatus`."""
 
     rewind: int
     number: int
@@ -67,6 +67,7 @@ class LeadReport:
     more: int = 0
     began: int | None = None
     on_trial: bool = False
+    groups: int = 0
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from topology_api.components import BatchBolt, Bolt, Spout
 from topology_api.fields import DEFAULT_STREAM, Fields, Stream
 from topology_api.groupings import Grouping
 from topology_api.rewindable import RewindableSpout
-from topology_api.state_rules import stateful_problems
+from topology_api.state_rules import misplaced_states, stateful_problems
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, StreamSpec
 from topology_api.values import MAX_SECONDS, Replay, number_problem
@@ -118,7 +118,7 @@ def _stream_spec(value: object) -> tuple[StreamSpec | None, str | None]:
 
 def component_problems(component: Spout | Bolt) -> list[str]:
     """Return the problems of the methods and attributes of a spout or bolt whose type has been checked already."""
-    problems: list[str] = []
+    problems = [*misplaced_states(component)]
     if isinstance(component, RewindableSpout):
         required = ("next_tuple", "position", "rewind")
         _check_methods(component, _REWINDABLE_CALLS, _SPOUT_OWN, required, problems)

@@ -96,7 +96,7 @@ def _one_of(*choices: str) -> Check:
     def check(value: object) -> str | None:
         if isinstance(value, str) and value in choices:
             return None
-        near = nearest(value, choices) if isinstance(value, str) else ""
+        near = nearest(value, choices) if isinstance(value, str) and len(choices) > 1 else ""
         return f"is {shown(value)}: give {' or '.join(map(repr, choices))}{near}"
 
     return check

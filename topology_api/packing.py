@@ -6,13 +6,17 @@ cloudpickle is imported on first use, so that `import topology_api` stays quick.
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from topology_api.errors import CannotPack
 
+#: Where msgspec keeps what it has read of a dataclass, an Enum, a NamedTuple, a TypedDict or an attrs class.
+_CACHE = "__msgspec_cache__"
 _DEEPEST = 30  # how deep the search for the culprit descends; deeper parts are not named
 
 
@@ -22,10 +26,8 @@ def pack(component: object, place: str, base: type = object) -> bytes:
     The pickle is also unpickled at once. Without this check, a component that cannot be unpickled, or comes back as something
     that is not a `base`, would fail only in the worker. place: names the component in the error, such as `bolt 'count'`.
     """
-    import cloudpickle
-
     try:
-        data: bytes = cloudpickle.dumps(component)
+        data = dumps_by_value(component)
         back = pickle.loads(data)
     except Exception:
         path, reason = _culprit(component)
@@ -37,22 +39,67 @@ def pack(component: object, place: str, base: type = object) -> bytes:
 
 
 def dumps_by_value(
-    value: object, protocol: int, buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None
+    value: object,
+    protocol: int | None = None,
+    buffer_callback: Callable[[pickle.PickleBuffer], object] | None = None,
 ) -> bytes:
     """Like `pickle.dumps`, but definitions in `__main__` travel with the value. A packed component carries the same class, so
     that in the other process the value is an instance of the class that the component uses.
     """
+    try:
+        return bytes(_cloudpickle().dumps(value, protocol=protocol, buffer_callback=buffer_callback))
+    except TypeError:
+        if buffer_callback is not None:
+            raise
+        return _dumps_without_caches(value, protocol)
+
+
+def _dumps_without_caches(value: object, protocol: int | None) -> bytes:
+    """Return the pickle of a value that may hold definitions which msgspec has read. Raises what the pickler raises."""
+    with io.BytesIO() as file:
+        _without_caches()(file, protocol).dump(value)
+        return file.getvalue()
+
+
+@cache
+def _cloudpickle() -> Any:
+    """Return the module. What says in a field of a dataclass that it has no default becomes a reference: msgspec would take a
+    copy of it for the default."""
+    import copyreg
+    import dataclasses
+
     import cloudpickle
 
-    return bytes(cloudpickle.dumps(value, protocol=protocol, buffer_callback=buffer_callback))
+    copyreg.pickle(type(dataclasses.MISSING), lambda _: "MISSING")
+    return cloudpickle
+
+
+@cache
+def _without_caches() -> type[Any]:
+    """Return a pickler for definitions that are the types of states: msgspec keeps what it has read of a class in the class
+    itself, and that cannot be pickled, nor can the `msgspec.Meta` of a type."""
+
+    class Pickler(_cloudpickle().Pickler):  # type: ignore[misc]
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, type):
+                if _CACHE in vars(value):
+                    delattr(value, _CACHE)  # it is made again when it is wanted
+            elif (type(value).__module__, type(value).__qualname__) == ("msgspec", "Meta"):
+                return _meta, (type(value), dict(value.__rich_repr__()))
+            return super().reducer_override(value)
+
+    return Pickler
+
+
+def _meta(kind: type[Any], limits: dict[str, Any]) -> Any:
+    """Return a `msgspec.Meta`: called by unpickling."""
+    return kind(**limits)
 
 
 def _fault(value: object) -> str | None:
     """Return why a value cannot be pickled and unpickled, or None."""
-    import cloudpickle
-
     try:
-        data = cloudpickle.dumps(value)
+        data = dumps_by_value(value)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     try:

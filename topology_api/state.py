@@ -55,6 +55,11 @@ class State:
     # no __get__: with one, CPython does not specialise the access to the handle in the instance's dictionary.
 
     def _outside(self, *args: object) -> Any:
+        if not self.name:
+            raise StateError(
+                f"a {type(self).__name__} was made outside the body of a class, such as in prepare: declare it in the class, "
+                f"as `times = {self.example()}`"
+            )
         raise StateError(
             f"the state {self.name!r} was used outside a running task: use it in prepare or later"
             " (in a test without a topology, use local_cluster.testing.run_bolt)"

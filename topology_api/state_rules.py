@@ -28,12 +28,32 @@ def stateful_problems(bolt: StatefulBolt) -> Iterator[str]:
             " it blocks"
         )
     states = states_of(type(bolt))
-    if not states:
+    if not states and not _made_by_constructor(bolt):
         yield "declares no state: give its class one, such as `count = ValueState(int, default=0)`, or derive from Bolt"
     for name, state in states.items():
         if name in vars(bolt):
             yield f"self.{name} was assigned in the constructor, but the class declares it as a state: assign in execute"
         yield from (f"state {name!r}: {problem}" for problem in _state_problems(state))
+
+
+def misplaced_states(component: object) -> Iterator[str]:
+    """Yield the problems of states where no task would find them: in an object, or in a class that has no key."""
+    for name, state in _made_by_constructor(component).items():
+        yield (
+            f"self.{name} = {type(state).__name__}(...) was made in the constructor: declare it in the body of the class, as "
+            f"`{name} = {type(state).__name__}(...)`"
+        )
+    states = states_of(type(component))
+    if states and not isinstance(component, StatefulBolt):
+        yield (
+            f"declares the state {next(iter(states))!r}, but is no StatefulBolt: derive it from StatefulBolt, with a key such "
+            "as `key = 'sensor'`"
+        )
+
+
+def _made_by_constructor(component: object) -> dict[str, State]:
+    attributes = getattr(component, "__dict__", {})
+    return {name: value for name, value in attributes.items() if isinstance(value, State)}
 
 
 def _key_problems(bolt: StatefulBolt) -> Iterator[str]:

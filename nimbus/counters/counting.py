@@ -133,6 +133,12 @@ class Counters:
             counted = self._topologies.get(topology_id, Counted())
             return None if counted.has_emitted() else frozenset(counted.workers)
 
+    def key_groups(self, topology_id: str) -> int:
+        """Return into how many groups the keys of a topology's state are divided; 0 if its workers have not said so."""
+        with self._lock:
+            counted = self._topologies.get(topology_id)
+            return 0 if counted is None else counted.key_groups
+
     def close(self, record: TopologyRecord, components: Components) -> None:
         """Keep the final counters of a topology that is gone."""
         with self._lock:

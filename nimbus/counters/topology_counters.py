@@ -103,6 +103,15 @@ class Counted:
                 last = newer(last, counters.epochs.lead)
         return status_of(last, reports, now)
 
+    @property
+    def key_groups(self) -> int:
+        """Into how many groups the keys of the topology's state are divided; 0: no coordinator of epochs has said so."""
+        lead = self.lead
+        for _, counters in self.workers.values():
+            if counters.epochs is not None:
+                lead = newer(lead, counters.epochs.lead)
+        return 0 if lead is None else lead.groups
+
     def has_emitted(self) -> bool:
         """Return whether any task has ever emitted anything."""
         latest = (counters.components for _, counters in self.workers.values())

@@ -252,7 +252,8 @@ class Nimbus:
         components = get_description(self.registry.store, record.id)["components"] if stateful else ()
         keeping = [each["id"] for each in components if each.get("keeps_tasks")]
         keyed = [each["id"] for each in components if has_key(each.get("keeps", {}))]
-        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping, keyed)
+        groups = self.counters.key_groups(record.id)
+        problems = rebalancing.problems_of_rebalance(record, workers, parallelism, keeping, keyed, groups)
         if problems:
             raise InvalidConfig(problems, f"the rebalance of topology {name!r}")
         wait = message_timeout(record) if wait_secs is None else wait_secs

@@ -25,10 +25,13 @@ def problems_of_rebalance(
     parallelism: object,
     keeping: Collection[str],
     keyed: Collection[str] = (),
+    groups: int = 0,
 ) -> list[str]:
     """Return all problems of a rebalance. A value of None means that the rebalance does not change this number. `keeping`: the
-    spouts whose number of tasks cannot change. `keyed`: the stateful bolts, if the topology keeps its state."""
+    spouts whose number of tasks cannot change. `keyed`: the stateful bolts, if the topology keeps its state. `groups`: its key
+    groups, if the workers have said how many there are."""
     problems = []
+    groups = groups or groups_of(record.conf)
     if workers is not None and (problem := OPTIONS[WORKERS].problem(workers)) is not None:
         problems.append(f"workers {problem}")
     if parallelism is not None:
@@ -42,9 +45,9 @@ def problems_of_rebalance(
                 if name in keeping
             ]
             problems += [
-                few_groups_problem(name, count, groups_of(record.conf))
+                few_groups_problem(name, count, groups)
                 for name, count in parallelism.items()
-                if name in keyed and count > groups_of(record.conf)
+                if name in keyed and count > groups
             ]
             problems += _problems_of_ids(record, counts, parallelism)
     return problems

@@ -44,9 +44,32 @@ def value_problem(column: Column[Any], value: object, dialect: str) -> str | Non
         bits = _bits(column, dialect)
         if not -(2**bits) <= value < 2**bits:
             return f"column {column.name!r} ({column.type}) has {bits + 1} bits, too few for {typed(value)}"
+    if isinstance(value, str):
+        return _text_problem(column, value, dialect)
+    return _sqlite_problem(column, value) if dialect == "sqlite" else None
+
+
+def _text_problem(column: Column[Any], value: str, dialect: str) -> str | None:
     length = getattr(column.type, "length", None)
-    if isinstance(value, str) and length is not None and len(value) > length and dialect != "sqlite":
+    if length is not None and len(value) > length and dialect != "sqlite":
         return f"column {column.name!r} takes {length} characters, and the value has {len(value)}"
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return f"column {column.name!r} ({column.type}) does not take {typed(value)}: it is no valid Unicode text"
+    if "\0" in value and dialect == "postgresql":
+        return f"column {column.name!r} ({column.type}) does not take {typed(value)}: it has a NUL character"
+    return None
+
+
+def _sqlite_problem(column: Column[Any], value: object) -> str | None:
+    """SQLite takes integers of 64 bits, also in columns of floats, and NaN for NULL."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return f"column {column.name!r} ({column.type}) has 64 bits for integers, too few for {typed(value)}"
+    if value != value and not column.nullable:
+        return (
+            f"column {column.name!r} is NOT NULL, and the value is {typed(value)}, which SQLite keeps as NULL"
+        )
     return None
 
 

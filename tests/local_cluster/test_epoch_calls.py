@@ -366,25 +366,6 @@ class Raises(Bolt):
         raise ValueError("always")
 
 
-class Lists(StatefulBolt):
-    key = ("word",)
-    numbers = ValueState(list[int])
-
-    def execute(self, tup: Tuple) -> None:
-        self.numbers.value = ["not a number"]
-
-
-def test_a_value_of_another_type_is_found_before_it_is_committed(tmp_path: Path) -> None:
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(one_bolt(Words(1), Lists()), conf_at(tmp_path))
-        cluster.advance(3)
-        status = cluster.last_status("words")
-    assert status.state == "FAILED"
-    text = status.errors[-1].render()
-    assert "component 'bolt'" in text
-    assert "the value of state 'numbers', key 'w0', cannot be kept as list[int]" in text
-
-
 def test_a_stream_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spout = Words(5)
     spout.replay = Replay(max_attempts=None, first_delay=50, max_delay=50)

@@ -358,12 +358,21 @@ def test_another_cluster_goes_on_whatever_number_its_submission_has(tmp_path: Pa
 
 def test_a_path_that_is_no_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(words(Words(1), Pass(), Count()), {"topology.state.path": f"file://{tmp_path}/file"})
-        cluster.advance(1)
-        status = cluster.last_status("words")
-    assert status.state == "FAILED"
-    assert f"cannot keep the state of the topology in {tmp_path}/file/words" in status.errors[-1].render()
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for name, why in (
+        ("file", "a file lies where a folder must be"),
+        ("link", f"{tmp_path}/link is a link to {tmp_path}/gone, which is not there: make this folder"),
+    ):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(
+                words(Words(1), Pass(), Count()), {"topology.state.path": f"file://{tmp_path}/{name}"}
+            )
+            cluster.advance(1)
+            status = cluster.last_status("words")
+        assert status.state == "FAILED"
+        text = status.errors[-1].render()
+        assert f"cannot keep the state of the topology in {tmp_path}/{name}/words" in text
+        assert why in text
 
 
 def test_a_folder_that_others_may_write_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from tests.local_cluster.keeping_words import Gathers
-from tests.local_cluster.words_with_state import Count, Words, counts, expected, words
+from tests.local_cluster.words_with_state import Count, Pass, Words, counts, expected, words
 from topology_api import Topology
 
 
@@ -56,3 +56,17 @@ def test_pauses_rebalances_and_kills_at_any_moment_of_an_epoch_lose_and_double_n
         cluster.advance(60)
         assert counts(cluster) == expected(list(range(total)))
         assert cluster.dead_letters("words") == []
+
+
+def test_the_snapshots_of_a_spout_do_not_grow_with_the_age_of_the_topology(tmp_path: Path) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.2, "topology.epoch.keep": 3}
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(Words(1000, 20), Pass(), Count()), conf)
+        found = []
+        for _ in range(2):
+            cluster.advance(10)
+            files = [*(tmp_path / "words" / "snapshots").glob("*-words.0")]
+            found.append((len(files), max(file.stat().st_size for file in files)))
+        (few, small), (many, large) = found
+    assert many <= few <= 3 + 2  # those that are kept, and those that are being written or removed
+    assert large <= small + 20

@@ -275,7 +275,7 @@ def test_large_states_are_bounded_and_say_what_is_left_out(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("component", "key", "state", "text"),
     [
-        ("pass", "x", "", "pass has no state of a key: it is no StatefulBolt with a key"),
+        ("pass", "x", "", "pass is no StatefulBolt: it has no state"),
         ("gone", "x", "", "no task of 'gone' runs in worker"),
         (
             "seats",
@@ -290,6 +290,11 @@ def test_what_cannot_be_asked_is_said_in_a_sentence(
 ) -> None:
     with asking(seats(), tmp_path, {}) as (_, live):
         assert text in live.refusal(component, key, state)
+
+
+def test_a_bolt_without_state_says_so_where_state_survives(tmp_path: Path) -> None:
+    with asking(seats(), tmp_path, {"topology.state.path": f"file://{tmp_path}/state"}) as (_, live):
+        assert live.refusal("pass", "x", "") == "pass is no StatefulBolt: it has no state"
 
 
 def test_a_broadcast_state_belongs_to_no_key(tmp_path: Path) -> None:

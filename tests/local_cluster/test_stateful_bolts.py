@@ -133,6 +133,19 @@ class Forgets(StatefulBolt):
         self.items["a"] = 1
 
 
+class Restless(Count):
+    """Sets its timer again, for now."""
+
+    def on_timer(self, name: str, time: float) -> None:
+        self.times.value += 100
+        self.timer_after(0, name=name)
+
+
+def test_a_timer_that_is_set_again_for_now_does_not_stop_the_clock() -> None:
+    run = run_bolt(Restless(), [("a",), Pause(60.01)], source_fields="word")
+    assert run.state("a")["times"] in (1 + 10 * 100, 1 + 11 * 100)  # one more if 60.01 - 60 is rounded up
+
+
 def test_a_key_that_never_comes_again_does_not_stay_beyond_its_ttl() -> None:
     inputs = [*((f"w{number}",) for number in range(500)), Pause(61), ("last",), ("one more",)]
     assert run_bolt(Forgets(), inputs, source_fields="word").keys() == ["last", "one more"]
@@ -194,6 +207,8 @@ class Misuse(StatefulBolt):
             self.timer_after(-1)
         elif tup["what"] == "name":
             self.timer_after(1, name=5)  # type: ignore[arg-type]
+        elif tup["what"] == "add":
+            self.number += 1  # type: ignore[operator,assignment]
         else:
             self.number = 5  # type: ignore[assignment]
 
@@ -206,6 +221,7 @@ class Misuse(StatefulBolt):
         ("broadcast", "state 'rules' is a BroadcastState"),
         ("timer", "timer_after(seconds=-1): it is -1: give a number of seconds"),
         ("name", "the name of a timer is 5"),
+        ("add", "self.number is a state: write self.number.value += ..."),
     ],
 )
 def test_misuse_fails_the_tuple_with_the_state_and_the_key(what: str, text: str) -> None:

@@ -35,6 +35,7 @@ MAY_IMPORT = {
         "worker/state/codecs.py",
         "worker/state/merging.py",
         "worker/state/saving.py",
+        "worker/state/value_checks.py",
         "worker/epochs/",
         "worker/loop/epoch_outside.py",
         "worker/tasks/epoch_spout.py",

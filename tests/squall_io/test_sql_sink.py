@@ -17,6 +17,7 @@ from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.database import RowRefused
+from squall_io.sql.values import value_problem
 from tests.sql_servers import PostgreSQL, postgresql_server
 from topology_api import Context, Fields, InvalidConfig, RewindableSpout, SquallError, TopologyBuilder
 
@@ -229,3 +230,17 @@ def test_without_sqlalchemy_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     with pytest.raises(SquallError, match="install Squall with its extra `sql`"):
         SqlSink("sqlite://", "t", ["a"])
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "postgresql"])
+def test_values_that_a_driver_cannot_send_are_found_before_they_are_written(dialect: str) -> None:
+    text = sqlalchemy.Column("name", sqlalchemy.Text())
+    number = sqlalchemy.Column("price", sqlalchemy.Float(), nullable=False)
+    assert value_problem(text, "\N{GRINNING FACE}", dialect) is None
+    problem = value_problem(text, "\ud800", dialect)
+    assert problem is not None
+    assert "column 'name' (TEXT) does not take '\\ud800' (str): it is no valid Unicode text" in problem
+    nul = value_problem(text, "a\0", dialect)
+    assert (nul is not None) == (dialect == "postgresql")
+    for value in (2**70, float("nan")):
+        assert (value_problem(number, value, dialect) is not None) == (dialect == "sqlite")

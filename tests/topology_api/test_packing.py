@@ -6,12 +6,15 @@ import pickle
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple, TypedDict
 
+import msgspec
 import pytest
 
-from topology_api import Bolt, CannotPack, Spout
+from topology_api import Bolt, CannotPack, Spout, ValueState
 from topology_api.packing import pack
 
 ROOT = Path(__file__).parents[2]
@@ -194,3 +197,35 @@ def test_a_class_of_an_importable_module_travels_by_reference() -> None:
     data = pack(Holder(n=1), "bolt 'b'", Bolt)
     assert b"Holder" in data
     assert b"execute" not in data
+
+
+def test_a_class_that_is_the_type_of_a_state_can_be_packed_again_after_msgspec_has_read_it() -> None:
+    @dataclass
+    class Visit:
+        at: int
+
+    class Colour(Enum):
+        RED = "r"
+
+    class Pair(NamedTuple):
+        first: int
+
+    class Row(TypedDict):
+        first: int
+
+    positive = Annotated[int, msgspec.Meta(ge=0)]
+    for kind in (Visit, Colour, Pair, Row, positive, dict[Colour, positive]):
+        state = ValueState(kind)
+        decoder = msgspec.msgpack.Decoder(kind)
+        again = pickle.loads(pack(Holder(state=state), "bolt 'b'", Bolt)).state
+        read = msgspec.msgpack.Decoder(again.types[0])
+        for value in (Visit(3), Colour.RED, Pair(1), {"first": 1}, 5, {Colour.RED: 5}, -1):
+            data = msgspec.msgpack.encode(value)
+            assert _text_of(decoder, data) == _text_of(read, data)
+
+
+def _text_of(decoder: Any, data: bytes) -> str:
+    try:
+        return repr(decoder.decode(data))
+    except msgspec.ValidationError as error:
+        return str(error)

@@ -151,6 +151,30 @@ def test_a_stateful_bolt_is_neither_async_nor_a_batch_bolt_nor_without_state() -
     assert "declares no state" in problems(Stateless())[0]
 
 
+def test_a_state_that_no_task_would_find_is_refused() -> None:
+    class Made(Good):
+        def __init__(self) -> None:
+            self.other = ValueState(int, default=0)
+
+    class Plain(Bolt):
+        count = ValueState(int, default=0)
+
+        def execute(self, tup: Tuple) -> None:
+            self.count.value += 1
+
+    assert problems(Made()) == [
+        "self.other = ValueState(...) was made in the constructor: declare it in the body of the class, as "
+        "`other = ValueState(...)`"
+    ]
+    assert problems(Plain()) == [
+        "declares the state 'count', but is no StatefulBolt: derive it from StatefulBolt, with a key such as `key = 'sensor'`"
+    ]
+    with pytest.raises(
+        StateError, match="a MapState was made outside the body of a class, such as in prepare"
+    ):
+        MapState(str, int).get("a")
+
+
 def test_a_state_is_used_in_a_running_task_only() -> None:
     uses: list[Callable[[], object]] = [
         lambda: Good().count.value,

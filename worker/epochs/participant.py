@@ -351,15 +351,12 @@ class Participant:
 
     def frame_lost(self, rewind: int) -> list[TaskEffect]:
         """A frame that this task sent is gone, and cannot be sent again."""
-        return (
-            [
-                self.to_coordinator(
-                    RewindWanted(rewind, f"tuples that {self.task} sent to another worker can never arrive")
-                )
-            ]
-            if self.is_current(rewind)
-            else []
-        )
+        why = f"tuples that {self.task} sent to another worker can never arrive"
+        return [self.to_coordinator(RewindWanted(rewind, why))] if self.is_current(rewind) else []
+
+    def state_spoilt(self, error: str) -> list[TaskEffect]:
+        """The task has found that its state cannot be kept: what wrote it is to be done again, and found."""
+        return [self.to_coordinator(RewindWanted(self.rewind, error))]
 
     # The end of an epoch.
 
@@ -395,6 +392,8 @@ class Participant:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
         if rows:
             self.after_commit.add(EpochOutcome(epoch, self.index, ROWS, rows))
+        if data is None:  # without parts, it builds upon no file
+            self.chain.begin(whole=True)
         content.chain, content.cells = list(self.chain.links), self.chain.cells
         content.submission = self.submission
         self.ending = Ending(content, finished, not prepares, data or SnapshotData())

@@ -165,6 +165,11 @@ def is_installed(file: str) -> bool:
     return not INSTALLED.isdisjoint(file.split(os.sep))
 
 
+def is_pickler(file: str) -> bool:
+    """Return whether this is a file of the pickler by which values travel and are kept: the user has not called it."""
+    return file.endswith(os.path.join("cloudpickle", "cloudpickle.py"))
+
+
 def is_own(file: str) -> bool:
     """Return whether a file that is not Squall's was written by the user."""
     return not (is_installed(file) or file.startswith(("<", *LIBRARIES)))
@@ -181,7 +186,8 @@ def is_ours(file: str) -> bool:
 
 def place_of(error: BaseException) -> str:
     """Return the innermost frame in the user's code as "file:line, in function", or ""."""
-    frames = [frame for frame in user_frames(_TRACEBACK_OF(error)) if not is_of_python(frame.filename)]
+    found = user_frames(_TRACEBACK_OF(error))
+    frames = [frame for frame in found if not (is_of_python(frame.filename) or is_pickler(frame.filename))]
     own = [frame for frame in frames if is_own(frame.filename)]
     if not frames:
         return ""

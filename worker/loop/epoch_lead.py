@@ -250,10 +250,15 @@ class EpochLead:
         groups = self.coordinator.groups
         found = misfits(newest, self.coordinator.tasks, self.topology, groups) if newest is not None else []
         if found:
+            advice = ""  # what to do about key groups is in the problem itself
+            if len(found) > 1 or newest is None or newest.groups in (0, groups):
+                advice = (
+                    ". Submit the topology as it was, rename a component that is named here, or set another "
+                    "topology.state.path"
+                )
             self.end(
                 SquallError(
-                    f"the topology cannot go on from the state in {self.files.folder}: {'; '.join(found)}. Submit the topology "
-                    "as it was, rename a component that is named here, or set another topology.state.path"
+                    f"the topology cannot go on from the state in {self.files.folder}: {'; '.join(found)}{advice}"
                 )
             )
         return not found

@@ -10,6 +10,8 @@ Must not know: tasks, epochs that run, who makes the calls (`worker.loop.store_c
 
 from __future__ import annotations
 
+import errno
+import os
 import secrets
 import shutil
 import socket
@@ -19,7 +21,7 @@ from typing import Any, Final, cast
 
 from squall.security.private_files import own_folder
 from squall.stores.concurrently import map_concurrently
-from squall.stores.files import AbsentFile, Files, FilesUnavailable, OpenStore
+from squall.stores.files import AbsentFile, Files, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.local import translated
 from squall.stores.opening import open_hdfs, open_store
 from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
@@ -57,6 +59,14 @@ SNAPSHOTS: Final = "snapshots"
 DIGITS: Final = 12
 
 
+def why_missing(folder: Path) -> str:
+    """Return why a folder cannot be made although the folders above it are made too, and what to do."""
+    for each in (folder, *folder.parents):
+        if each.is_symlink() and not each.exists():
+            return f"{each} is a link to {os.readlink(each)}, which is not there: make this folder, or give another path"
+    return "no folder can be made there; give another path"
+
+
 class EpochFiles:
     """Log and snapshots of one topology, in a folder of its name below `topology.state.path`.
 
@@ -90,6 +100,8 @@ class EpochFiles:
             own_folder(Path(self.folder))
         except OSError as error:
             what = f"cannot keep the state of the topology in {self.folder}: {error.strerror or error}"
+            if error.errno == errno.ENOENT:
+                raise FilesRefused(f"{what}; {why_missing(Path(self.folder))}") from None
             raise translated(error, what) from error
         return open_store(self.folder)
 

@@ -106,6 +106,7 @@ class EpochTelling:
             more=0 if step is None else max(0, len(waiting) - MOST_TASKS),
             began=facts.began,
             on_trial=coordinator.on_trial,
+            groups=coordinator.groups,
         )
 
     def rows_of(self, names: Collection[str]) -> list[tuple[str, int]]:

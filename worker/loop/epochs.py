@@ -59,7 +59,7 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale, range_wanted
 from worker.loop.rewind_times import RewindTimes
 from worker.loop.store_calls import StoreCalls
-from worker.tasks.epoch_bolt import EpochBoltTask
+from worker.tasks.epoch_bolt import EpochBoltTask, SpoiltState
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.special_batches import MarkerBatch
@@ -249,6 +249,13 @@ class Epochs:
         self.marked.pop(task.id, None)
         participant = self.participants[task.id]
         for each in reached:
+            if isinstance(each, SpoiltState):
+                _log.warning(
+                    "all tasks return to the last commit, to find the call that has written this: %s",
+                    each.error,
+                )
+                self.perform(task, participant.state_spoilt(each.error))
+                return
             # As they are now: what has left since the task reached the marker is in front of the barrier.
             try:
                 each.content.outboxes, lost = rows_in_outboxes(task.emitter, task.epochs.names)

@@ -22,7 +22,7 @@ from squall import worker_files
 from squall.reports.live_state import LiveRow, StateCopy, StateQuestion, TaskState, WorkerState
 from squall.worker_files import BadFile
 from topology_api.packing import dumps_by_value
-from topology_api.stateful import key_fields
+from topology_api.stateful import StatefulBolt, key_fields
 from topology_api.wording import shown
 from worker.errors.reports import failure_text, short_line
 from worker.loop.epoch_worker import EpochWorker
@@ -151,13 +151,12 @@ class StateAnswers:
         if not tasks:
             return f"no task of {shown(name)} runs in worker {self.worker.plan.worker} any more"
         first = tasks[0]
+        # With epochs, the tasks of all bolts are of this kind.
+        if not isinstance(first, StatefulBoltTask) or not isinstance(first.instance, StatefulBolt):
+            return f"{name} is no StatefulBolt: it has no state"
         if question.exact:
-            return (
-                "" if isinstance(first, StatefulBoltTask) else f"{name} is no StatefulBolt: it has no state"
-            )
-        fields = key_fields(first.instance) if isinstance(first, StatefulBoltTask) else ()
-        if not isinstance(first, StatefulBoltTask) or not fields:
-            return f"{name} has no state of a key: it is no StatefulBolt with a key"
+            return ""
+        fields = key_fields(first.instance)
         if only := question.state:
             handle = first.states.get(only)
             if isinstance(handle, ValueHandle) and not handle.keyed:

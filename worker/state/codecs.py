@@ -19,7 +19,8 @@ import msgspec
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_rules import name_of
-from topology_api.wording import typed
+from topology_api.wording import shown, typed
+from worker.state.keys import original
 
 #: Types whose values never change.
 SCALARS: typing.Final = frozenset(
@@ -79,8 +80,8 @@ class Codec:
             return self.decode(data)
         except Exception as error:
             raise StateError(
-                f"{state.table.where}: the saved value of {state.what()}, key {key!r}, cannot be read as {name_of(self.kind)}: "
-                f"{error}: declare the type that it was saved with (new fields need defaults)"
+                f"{state.table.where}: the saved value of {state.what()}, key {shown(original(key))}, cannot be read as "
+                f"{name_of(self.kind)}: {error}: declare the type that it was saved with (new fields need defaults)"
             ) from error
 
     def fitting(self, value: Any, state: Any) -> Any:
@@ -93,7 +94,7 @@ class Codec:
             return self.kind(value)  # a subclass, such as numpy's float64, is kept as its base
         table = state.table
         raise StateError(
-            f"{table.where}: {state.what()} of key {table.key!r} is declared as {name_of(self.kind)}, got {typed(value)}"
+            f"{table.where}: {state.what()}{key_text(state, ' of')} is declared as {name_of(self.kind)}, got {typed(value)}"
         )
 
     def check(self, value: Any, state: Any) -> None:
@@ -111,9 +112,16 @@ class Codec:
         table = state.table
         hint = "" if self.pickled else "; pickled=True keeps any value that can be pickled"
         raise StateError(
-            f"{table.where}: the value of {state.what()}, key {table.key!r}, cannot be kept as {name_of(self.kind)}: "
+            f"{table.where}: the value of {state.what()}{key_text(state, ',')}, cannot be kept as {name_of(self.kind)}: "
             f"{typed(value)}: {why}{hint}"
         )
+
+
+def key_text(state: Any, before: str) -> str:
+    """Return the key at hand for a message about a state; "" if the state belongs to no key."""
+    if not getattr(state, "keyed", True):
+        return ""
+    return f"{before} key {shown(original(state.table.key))}"
 
 
 def is_immutable(kind: Any) -> bool:

@@ -41,6 +41,8 @@ class StateHistory:
         self.left: list[StateHandle] | None = None
         #: What its last commit had of states that the bolt does not declare.
         self.undeclared: dict[str, Any] = {}
+        #: Whether a state held what no snapshot can hold: from then on, each call is checked.
+        self.checked = False
 
     def begin(self, epoch: int, ahead: float) -> None:
         """The states hold what a snapshot says that was read, and nothing has changed since."""

@@ -223,6 +223,14 @@ class ValueHandle(StateHandle):
                 self.raw.pop(key, None)
                 self.expiry.forget(key)
 
+    def __iadd__(self, other: object) -> NoReturn:
+        raise StateError(
+            f"{self.table.where}: self.{self.name} is a state: write self.{self.name}.value += ..."
+        )
+
+    def __repr__(self) -> str:
+        return f"<{'ValueState' if self.keyed else 'BroadcastState'} {self.name!r}>"
+
     def not_for_all(self) -> NoReturn:
         """Raise the error for a broadcast state that is written for a tuple that other tasks do not get."""
         raise StateError(

@@ -14,6 +14,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from topology_api import Failure, Replay, StateError
@@ -32,6 +33,7 @@ from worker.state.keys import canonical, original
 from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
+from worker.state.value_checks import ValueChecks
 from worker.tasks import parked_verdicts
 from worker.tasks.bolt import BoltTask
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
@@ -84,6 +86,13 @@ class ReachedMarker:
     data: SnapshotData | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SpoiltState:
+    """What some call has written cannot be kept: all tasks are to return to the last commit, to find this call."""
+
+    error: str
+
+
 class EpochBoltTask(StatefulBoltTask):
     """One task of a bolt."""
 
@@ -93,7 +102,7 @@ class EpochBoltTask(StatefulBoltTask):
     #: The fields of an input stream, by component and stream.
     fields_of: dict[tuple[str, str], tuple[str, ...]]
     #: Markers that the task has reached, for the worker to collect after the run.
-    reached: list[ReachedMarker]
+    reached: list[ReachedMarker | SpoiltState]
     #: The parked tuple that is being tried.
     trying: Parked | None
     #: (key, name) of a timer whose call raised -> how many failures count against it, and how many calls had succeeded before.
@@ -116,7 +125,9 @@ class EpochBoltTask(StatefulBoltTask):
         self.tries_parked = False
         self.reached = []
         self.trying = None
-        self.slices = SnapshotSlices(setup, self.now, self.cannot_keep)
+        self.slices = SnapshotSlices(setup, self.now, partial(spoil, self))
+        if setup.history.checked and self.states and self.watch is None:
+            self.watch = ValueChecks(self.table)
         self.timer_failures = {}
         #: What a commit has of states that this version does not declare: another version may declare them.
         self.undeclared = {}
@@ -147,10 +158,14 @@ class EpochBoltTask(StatefulBoltTask):
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
         try:
             self.fill(content)
-            self.slices.begin(content, [*self.states.values(), self.timers])
             rows = self.packed_rows(marker.epoch)
         except Exception as error:
             self.cannot_keep(error)
+            return True
+        try:
+            self.slices.begin(content, [*self.states.values(), self.timers])
+        except Exception as error:
+            spoil(self, error)
             return True
         self.keys = count_keys(self.states)
         finished = self.ended and not self.parking.parked
@@ -403,6 +418,21 @@ class EpochBoltTask(StatefulBoltTask):
             parked_verdicts.clear_way(self)
             self.try_parked()
         super().run()
+
+
+def spoil(task: EpochBoltTask, error: Exception) -> None:
+    """A state, or a key, holds what no snapshot can hold. Which call has written it is not known: all calls since the last
+    commit are made again, and each is checked. If all were checked already, the topology ends."""
+    history = task.epochs.history
+    if history.checked or not task.states:
+        task.cannot_keep(error)
+        return
+    history.checked = True
+    text = str(error)
+    if not isinstance(error, StateError):
+        where = task.emitter.where()
+        text = f"{where}: a key, or the name of a timer, cannot be kept: {type(error).__name__}: {error}"
+    task.reached.append(SpoiltState(text))
 
 
 def again_batch(

@@ -16,6 +16,7 @@ cdef class StatefulBoltTask(BoltTask):
     cdef public list expiring
     cdef public object timers
     cdef public dict retried
+    cdef public bint firing
     cdef public list finals
     cdef public object watch
 

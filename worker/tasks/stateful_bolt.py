@@ -17,7 +17,7 @@ from topology_api import Bolt, FailTuple, StateError, StatefulBolt, Topology
 from topology_api.stateful import key_fields
 from topology_api.tuples import SETTLED, Source, Tuple
 from topology_api.values import MAX_SECONDS, number_problem
-from topology_api.wording import typed
+from topology_api.wording import shown, typed
 from worker.state import build
 from worker.state.keys import canonical, original
 from worker.state.table import NONE, StateTable
@@ -37,6 +37,10 @@ except ImportError:
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 #: The most values of a state that a run drops because their time is over.
 MOST_SWEPT = 1000
+#: The most timers that a run fires: between two runs the worker does all else, such as the end of an epoch.
+MOST_FIRED = 256
+#: The least seconds until a timer fires that `on_timer` sets: one that is set again at once could be due for ever.
+LEAST_AGAIN = 0.001
 #: (component, stream) -> the positions of the key's fields; None: all tasks get the stream's tuples, so that there is no key.
 Positions = Mapping[tuple[str, str], tuple[int, ...] | None]
 
@@ -63,6 +67,8 @@ class StatefulBoltTask(BoltTask):
         self.timers = KeyTimers(self.table)
         #: (key, name) of a timer whose call raised -> when it is tried again, its own time, and its next pause.
         self.retried: dict[tuple[Any, str], tuple[float, float, float]] = {}
+        #: Whether the running call is one of `on_timer`.
+        self.firing = False
         #: The tuples that the running call has acked or failed, each with its root and, if it failed, the reason.
         self.finals: list[tuple[Tuple, int, tuple[Any, ...]]] = []
         #: Checks the states after each call, in the testing tools.
@@ -84,7 +90,8 @@ class StatefulBoltTask(BoltTask):
         key = current(self.table, "timer_after")
         if problem := number_problem(seconds, 0, MAX_SECONDS, "seconds"):
             raise StateError(f"{self.table.where}: timer_after(seconds={seconds!r}): it {problem}")
-        self.timers.set(key, self.checked_name(name), self.now() + seconds)
+        least = LEAST_AGAIN if self.firing else 0.0
+        self.timers.set(key, self.checked_name(name), self.now() + max(seconds, least))
 
     def cancel_timer(self, name: str) -> bool:
         """Implement `StatefulBolt.cancel_timer`."""
@@ -190,7 +197,9 @@ class StatefulBoltTask(BoltTask):
         self.open_here()
         enough = emitter.emitted + self.limits.emits
         now = self.now()
-        while emitter.emitted < enough and not self.crashing() and (due := self.timers.due(now)) is not None:
+        for _ in range(MOST_FIRED):
+            if emitter.emitted >= enough or self.crashing() or (due := self.timers.due(now)) is None:
+                break
             self.fire(due)
 
     def fire(self, due: Due) -> None:
@@ -201,8 +210,11 @@ class StatefulBoltTask(BoltTask):
         self.emitter.anchor = NOTHING
         self.table.begin(due.key)
         self.timers.cancel(due.key, due.name)
-        text = f"timer {due.name!r} of key {original(due.key)!r}"
-        if not self.call_at_hand("on_timer", due.name, time, tuple_text=text):
+        text = f"timer {due.name!r} of key {shown(original(due.key))}"
+        self.firing = True
+        returned = self.call_at_hand("on_timer", due.name, time, tuple_text=text)
+        self.firing = False
+        if not returned:
             again = self.now() + pause
             self.retried[due.key, due.name] = (again, time, min(2 * pause, LONGEST_PAUSE))
             self.timers.put(due.key, due.name, again)
