@@ -25,9 +25,11 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall import guarded_files
 from squall.atomic_files import TEMPORARY, sync_folder, write_bytes
@@ -62,8 +64,7 @@ class LettersBusy(SquallError):
     """Another process changes the files at the moment."""
 
 
-@dataclass(frozen=True)
-class LetterFile:
+class LetterFile(msgspec.Struct, frozen=True):
     """A file of letters. `stamp` changes with its content."""
 
     name: str
@@ -269,7 +270,7 @@ def _read(path: Path, acked: bool) -> tuple[list[KeptLetter], str]:
         return [], ""
     letters, damage = decode(data)
     if acked:
-        letters = [replace(each, letter=replace(each.letter, acked=True)) for each in letters]
+        letters = [msgspec.structs.replace(each, letter=replace(each.letter, acked=True)) for each in letters]
     sound = [each for each in letters if ID.fullmatch(each.letter.id)]
     if len(sound) < len(letters):
         damage = damage or "a letter without an id"

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 import builtins
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from topology_api import SquallError
 
@@ -55,8 +56,7 @@ class FileTaken(FilesError):
     """The name is taken. Stores turn this error into their return value."""
 
 
-@dataclass(frozen=True, order=True)
-class FileStatus:
+class FileStatus(msgspec.Struct, frozen=True, order=True):
     """One entry of a folder."""
 
     #: Relative to the table.
