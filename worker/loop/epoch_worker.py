@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
+
+from msgspec import structs
 
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
@@ -124,7 +125,7 @@ class EpochWorker(Worker):
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
-        plan = replace(plan, groups=self.plan.groups)
+        plan = structs.replace(plan, groups=self.plan.groups)
         self.lead = None
         self.lead_reason = "the tasks were placed again"
         names = self.plan.names
@@ -132,7 +133,9 @@ class EpochWorker(Worker):
         kept = [spout for spout in kept if spout.id in plan.tasks_here]
         self.close_tasks(kept)
         for spout in kept:
-            spout.epochs = replace(spout.epochs, names=plan.names)  # its tuples may go to further tasks now
+            spout.epochs = structs.replace(
+                spout.epochs, names=plan.names
+            )  # its tuples may go to further tasks now
         self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
@@ -298,7 +301,7 @@ class EpochWorker(Worker):
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
                     fresh, self.fresh = self.fresh, False
-                    plan = replace(self.plan, groups=message.groups)
+                    plan = structs.replace(self.plan, groups=message.groups)
                     if plan.key_groups != self.plan.key_groups:
                         self.divide_as(plan, fresh)
                         continue

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from squall.dead_letters.letter import DeadLetter
 from squall.field_names import missing_fields, of_which_no, positions_by_name
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 LATE_SECS: Final = 86_400.0
 
 
-@dataclass(frozen=True)
-class LetterAgain:
+class LetterAgain(msgspec.Struct, frozen=True):
     """A letter that is sent again, and what decodes its values."""
 
     letter: DeadLetter

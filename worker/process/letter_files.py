@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, values_of, with_values
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from squall.dead_letters.letter import DeadLetter
@@ -185,7 +187,7 @@ class LetterFiles:
         try:
             with self.folder.locked():  # an operator may send it again at this moment
                 back = replace(kept.letter, note=why, heir="", task=task or kept.letter.task)
-                self.folder.add([replace(kept, letter=back)], self.wall_clock())
+                self.folder.add([structs.replace(kept, letter=back)], self.wall_clock())
                 self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             _log.warning("dead letter %s cannot be put back: %s", id, error)

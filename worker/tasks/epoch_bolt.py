@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
@@ -59,8 +60,7 @@ class AgainBatch(Batch):
         self.awaited = awaited
 
 
-@dataclass(frozen=True)
-class EpochSetup:
+class EpochSetup(msgspec.Struct, frozen=True):
     """What a task of a topology with epochs gets besides what every task gets. Both clocks are functions of one time."""
 
     to_wall: Clock
@@ -83,8 +83,7 @@ class EpochSetup:
     history: StateHistory
 
 
-@dataclass(frozen=True, slots=True)
-class ReachedMarker:
+class ReachedMarker(msgspec.Struct, frozen=True):
     """A marker that a task has reached, and what the task held there."""
 
     marker: SnapshotMarker
