@@ -16,10 +16,12 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
+
+import msgspec
 
 from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import Housekeeping
@@ -64,8 +66,7 @@ STOP_SECS: Final = 1.0
 LOOK_SECS: Final = 2.0
 
 
-@dataclass(frozen=True)
-class NimbusSettings:
+class NimbusSettings(msgspec.Struct, frozen=True):
     """The settings of a Nimbus.
 
     state: the state directory. host, port: where the Nimbus listens (port 0: any free port). advertise: the URL under which
@@ -82,8 +83,8 @@ class NimbusSettings:
     insecure: bool = False
     new_cluster: bool = False
     new_token: bool = False
-    conf: Mapping[str, object] = field(default_factory=dict)
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    conf: Mapping[str, object] = msgspec.field(default_factory=dict)
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
     def number(self, name: str) -> float:
         """Return the value of an option that is a number."""
