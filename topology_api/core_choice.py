@@ -15,7 +15,6 @@ import sys
 import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
@@ -115,7 +114,7 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
     return Choice(True)
 
 
-class PlainSource(MetaPathFinder):
+class PlainSource:
     """Makes Python import a module's source although Python would prefer the extension beside the source. This applies to the
     hot modules, and to modules that were hot when the extensions were built.
     """

@@ -21,7 +21,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -98,6 +97,8 @@ class LetterFolder:
     def add(self, letters: Collection[KeptLetter], now: float, acked: bool = False) -> str:
         """Write letters into a new file, and return its name when they are on the disk. Raises `OSError`."""
         make_private_folder(self.path)
+        import secrets  # rare: a worker starts faster without it
+
         name = f"{int(now * 1000)}-{secrets.token_hex(4)}{ACKED if acked else KEPT}"
         write_bytes(self.path, name, encode(letters), 0o600, durable=True)
         sync_folder(self.path.parent)

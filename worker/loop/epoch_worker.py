@@ -460,8 +460,3 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
         ),
         row,
     )
-
-
-def worker_class(plan: WorkerPlan) -> type[Worker]:
-    """Return the kind of worker that a plan needs."""
-    return EpochWorker if plan.has_epochs else Worker

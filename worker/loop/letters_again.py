@@ -53,6 +53,10 @@ class LettersAgain:
         #: Returns whether a task runs on this host, whose files its worker sees.
         self.is_here: Callable[[int], bool] = lambda task: True
 
+    def send_again(self, task: int, letter: DeadLetter, load: Callable[[], tuple[Any, ...]]) -> None:
+        """Add a letter that is to be sent again to a task, and what decodes its values. May be called from any thread."""
+        self.found.append((task, LetterAgain(letter, load)))
+
     def step(self) -> bool:
         """Do what is due; return whether anything was done. To be called while the tasks run."""
         busy = False

@@ -23,10 +23,8 @@ from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, valu
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from squall.dead_letters.letter import DeadLetter
 from topology_api.errors import SquallError
-from worker.loop.epoch_worker import EpochWorker
-from worker.loop.letters_again import LetterAgain
+from worker.loop.kinds import epoch_bolt, epochs_of
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp, NotKept
@@ -266,7 +264,9 @@ class Letters:
         mark = stat.st_ino, stat.st_mtime_ns
         every = dict(self.worker.tasks)
         tasks: dict[int, Task] = {
-            id: task for id, task in every.items() if isinstance(task, SpoutTask | EpochBoltTask)
+            id: task
+            for id, task in every.items()
+            if isinstance(task, SpoutTask) or epoch_bolt(self.worker, task) is not None
         }
         if mark == self.mark and tasks == self.tasks:
             return
@@ -288,8 +288,9 @@ class Letters:
             if isinstance(sender, SpoutTask):
                 sender.letters.to_resend.append((kept.letter, partial(row_of, kept)))
             else:
-                assert isinstance(self.worker, EpochWorker)
-                self.worker.again.found.append((task, LetterAgain(kept.letter, partial(row_of, kept))))
+                again = epochs_of(self.worker)
+                assert again is not None
+                again.again.send_again(task, kept.letter, partial(row_of, kept))
         if new:
             self.wake()
 

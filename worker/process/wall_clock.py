@@ -68,5 +68,5 @@ def epochs_with_wall_clock(report: EpochReport, clock: WallClock) -> EpochReport
     lead = report.lead
     if lead is not None:
         times = {name: time_of(getattr(lead, name)) for name in ("committed", "rewound", "since")}
-        lead = structs.replace(lead, **times)  # type: ignore[arg-type]
+        lead = structs.replace(lead, **times)
     return EpochReport(lead, waits)
