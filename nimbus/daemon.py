@@ -49,7 +49,6 @@ from squall.http.server import HttpServer, listen
 from squall.packages.versions import own_versions
 from squall.security import tls
 from squall.security.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header, fingerprint
-from squall.transport.carriers.sockets import make_keys
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -138,7 +137,7 @@ class NimbusDaemon:
             store,
             state.pair,
             state.id,
-            lambda: asdict(make_keys()),
+            topology_keys,
             clock,
             state.directory,
             self._urls(),
@@ -293,3 +292,10 @@ class NimbusDaemon:
 
 def _url(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def topology_keys() -> dict[str, str]:
+    """Return a new key pair for a topology."""
+    from squall.transport.carriers.sockets import make_keys  # ZeroMQ: Nimbus starts faster without it
+
+    return asdict(make_keys())
