@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import builtins
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Final, Protocol
-
-import msgspec
 
 from topology_api import SquallError
 
@@ -56,7 +55,8 @@ class FileTaken(FilesError):
     """The name is taken. Stores turn this error into their return value."""
 
 
-class FileStatus(msgspec.Struct, frozen=True, order=True):
+@dataclass(frozen=True, order=True)
+class FileStatus:
     """One entry of a folder."""
 
     #: Relative to the table.

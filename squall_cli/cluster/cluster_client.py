@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
-import msgspec
 
 from squall_cli.options.kinds import Seconds, files
 from squall_cli.terminal.lines import echo, in_json
@@ -71,7 +71,8 @@ def check_timeout(waits: bool, timeout: float | None) -> None:
         raise click.UsageError("--timeout says how long --wait may take: give both options")
 
 
-class ClusterOptions(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class ClusterOptions:
     """The values of --nimbus, --config, --insecure and --json: which cluster a command asks, and how it prints the answer."""
 
     nimbus: str | None

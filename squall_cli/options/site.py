@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
 from squall.settings import Overrides, environment_conf, load_site, parse_override, parse_overrides
 from topology_api.errors import InvalidConfig
@@ -42,7 +41,8 @@ def well_formed(ctx: click.Context, option: click.Parameter, settings: tuple[str
     return settings
 
 
-class Layers(msgspec.Struct, frozen=True):
+@dataclass(frozen=True)
+class Layers:
     """The settings from outside of a topology, each layer validated."""
 
     site_file: Path | None
@@ -150,4 +150,4 @@ def with_workers(layers: Layers, workers: int | None) -> Layers:
     if given != workers:
         raise click.UsageError(f"--workers {workers} and -o {WORKERS}={given} contradict each other")
     topology = {**layers.overrides.topology, WORKERS: workers}
-    return msgspec.structs.replace(layers, overrides=replace(layers.overrides, topology=topology))
+    return replace(layers, overrides=replace(layers.overrides, topology=topology))
