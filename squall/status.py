@@ -29,8 +29,8 @@ class DownTask:
 
 @dataclass(frozen=True)
 class UndecidedTuples:
-    """Tuples of a spout task that are tried again, although nothing shows yet whether they or a bolt task are at fault: `since`
-    when, until when (None: without end; times as for `DownTask`), and the last failure.
+    """Tuples of a spout task, or parked in a bolt task, that are tried again, although nothing shows yet whether they or a bolt
+    task are at fault: `since` when, until when (None: without end; times as for `DownTask`), and the last failure.
     """
 
     task: int
@@ -75,9 +75,9 @@ class ComponentStatus:
     dropped: untracked tuples that were dropped because a cycle was full. p50, p99: complete latency in seconds (from the first
     emission to the ack); None before the first ack. idle: for a spout, why it does not emit, or "" if it emits; for a bolt,
     what a long call waits for, as reported by `Context.progress(why)`. down: the tasks of a bolt that have failed for every
-    tuple, so that their tuples wait (`topology.on.outage`). undecided: tuples of a spout that are tried again without a
-    verdict. execute_p50, execute_p99: seconds that a bolt's calls took since
-    the submission. loads: the present load of each running task; empty if the worker is of an earlier release.
+    tuple, so that their tuples wait (`topology.on.outage`). undecided: tuples of a spout, or parked in a bolt, that are tried
+    again without a verdict. execute_p50, execute_p99: seconds that a bolt's calls took since the submission. loads: the present
+    load of each running task; empty if the worker is of an earlier release.
     metrics: the user's own counters, gauges and histograms by name. failures: a spout's failed trees by `Failure.reason`;
     first_failure: the first failed tree and its reason; trees that failed only because the topology ended ("stopped") are left
     out. keys: how many keys had state when the last epoch ended; parked: tuples of a bolt that wait for their next try;

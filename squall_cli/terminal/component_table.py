@@ -112,7 +112,7 @@ def down_sentence(name: str, component: ComponentStatus, shown: Callable[[str], 
 
 
 def undecided_sentence(name: str, component: ComponentStatus, shown: Callable[[str], str] = str) -> str:
-    """Return since when tuples of a spout are tried again without a verdict, why, and when they are given up."""
+    """Return since when tuples are tried again without a verdict, why, and when they are given up."""
     tried = component.undecided
     tuples = sum(each.tuples for each in tried)
     first = min(tried, key=lambda each: each.since)

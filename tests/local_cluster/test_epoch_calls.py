@@ -41,8 +41,9 @@ from worker.epochs.messages import Barrier, SnapshotMarker
 from worker.epochs.parking import ParkedLetter
 from worker.loop.epoch_worker import EpochWorker
 from worker.state.saved_rows import whole_state
-from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.special_batches import MarkerBatch
 
 
 def conf_at(path: Path, **more: Any) -> dict[str, Any]:

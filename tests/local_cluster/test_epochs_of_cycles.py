@@ -84,7 +84,8 @@ def test_what_came_over_the_closing_edge_before_its_barrier_is_in_the_snapshot(t
         # The barrier of the spout is there, that of the cycle is not; then two tuples come over the closing edge.
         inbox = [*participant.arrive("words/0", Barrier(99)), *participant.arrive("back/0", Rows((batch,)))]
         assert [type(effect).__name__ for effect in inbox] == ["PutInInbox", "PutInInbox"]
-        content = TaskSnapshot("around/0", 99, 0, 0, task.saved())
+        content = TaskSnapshot("around/0", 99, 0, 0)
+        task.fill(content)
         participant.end_epoch(SnapshotMarker(99), content, False, None, False, 0.0)
         written = [
             each for each in participant.arrive("back/0", Barrier(99)) if isinstance(each, WriteSnapshot)

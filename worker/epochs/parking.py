@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from squall.dead_letters.letter import clean
 from topology_api import Replay
+from worker.tracking.outages import FailureHistory
 from worker.tracking.replay_policy import replay_delay
 
 
@@ -40,10 +41,8 @@ class Parked:
     due: float
     #: All failures in this process: the pauses grow with them.
     tries: int = 0
-    #: When it was parked in this process.
-    since: float = 0.0
-    #: How many calls had succeeded in its task when it failed last.
-    successes: int = 0
+    #: Its failures in this process, with what they mean; None: it has none.
+    history: FailureHistory | None = None
 
 
 class Parking:
@@ -70,17 +69,21 @@ class Parking:
 
     def park(self, item: Any, failure: str, replay: Replay, now: float) -> None:
         """A call for a tuple or timer raised for the first time."""
-        self.failed(Parked(item, 0, now, since=now), failure, replay, now)
+        self.failed(Parked(item, 0, now), failure, replay, now)
 
-    def failed(self, parked: Parked, failure: str, replay: Replay, now: float, counts: bool = True) -> None:
-        """A try failed: wait for the next one, or give up. `counts`: whether the failure counts against the tuple or timer."""
-        parked.attempts += counts
+    def failed(self, parked: Parked, failure: str, replay: Replay, now: float) -> None:
+        """A try failed, which counts: wait for the next one, or give up."""
+        parked.attempts += 1
         parked.tries += 1
         most = replay.max_attempts
         if most is not None and parked.attempts >= most:
             self.give_up(parked, failure)
-            return
-        parked.due = now + replay_delay(replay, parked.tries)
+        else:
+            self.wait(parked, now + replay_delay(replay, parked.tries))
+
+    def wait(self, parked: Parked, due: float) -> None:
+        """Let a tuple or timer wait for its next try. `due`: the time of that."""
+        parked.due = due
         self.parked.append(parked)
 
     def give_up(self, parked: Parked, failure: str) -> None:
@@ -95,7 +98,7 @@ class Parking:
         """A letter is sent again: it is tried at once, with attempts of its own. `item`: None if it is a timer."""
         self.taken[id] = None, expires
         if item is not None:
-            self.parked.append(Parked(item, 0, now, since=now))
+            self.parked.append(Parked(item, 0, now))
 
     def forget_taken(self, before: float) -> None:
         """Forget the letters that had expired before a time: no host has them any more."""
@@ -149,5 +152,5 @@ class Parking:
     ) -> None:
         """Return to a snapshot."""
         self.taken = {id: (0, expires) for id, expires in taken}
-        self.parked = [Parked(item, attempts, now + left, attempts, now) for item, attempts, left in content]
+        self.parked = [Parked(item, attempts, now + left, attempts) for item, attempts, left in content]
         self.letters, self.others = [], {}

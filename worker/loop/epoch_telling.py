@@ -26,8 +26,8 @@ from worker.epochs.participant import Participant, TaskPhase
 from worker.epochs.records import component_of
 from worker.errors.reports import short_line
 from worker.loop.epoch_lead import EpochLead
-from worker.tasks.epoch_bolt import MarkerBatch
 from worker.tasks.epoch_spout import EpochSpoutTask
+from worker.tasks.special_batches import MarkerBatch
 
 if TYPE_CHECKING:
     from worker.loop.epoch_tasks import EpochTask

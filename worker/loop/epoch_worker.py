@@ -94,6 +94,8 @@ class EpochWorker(Worker):
             task.active = self.active
         known = self.epochs.participants.get(task.id)
         self.epochs.join(task, join_epochs(task, self.environment, known))
+        if isinstance(task, EpochBoltTask):
+            task.outages.on_trial = self.on_trial
 
     def tell_lead(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message to the coordinator, if it is here."""

@@ -59,9 +59,10 @@ from worker.loop.plan import WorkerPlan
 from worker.loop.rescale import Rescale, range_wanted
 from worker.loop.rewind_times import RewindTimes
 from worker.loop.store_calls import StoreCalls
-from worker.tasks.epoch_bolt import EpochBoltTask, MarkerBatch
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
+from worker.tasks.special_batches import MarkerBatch
 from worker.tasks.staged_sink import StagedSinkTask
 from worker.tasks.unsent_rows import LostRow, give_up_row, rows_in_outboxes
 

@@ -21,6 +21,7 @@ from worker.tasks.bolt import BoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.spout_verdicts import undecided
 from worker.tasks.task import Task
+from worker.tracking.outages import Undecided
 
 #: Seconds between two readings that say whether a spout emits: readings that are closer count as one, and after a longer pause
 #: there is nothing to compare with.
@@ -87,13 +88,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         add_uncommitted(counters, task)
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
-        tried = undecided(task)
-        if tried is not None and task.now() - tried.since >= UNDECIDED_SECONDS:
-            failure = tried.failure
-            text = short_line(f"{failure.component or task.spec.id}: {failure.error or failure.reason}")
-            counters.undecided[task.id] = UndecidedTuples(
-                task.id, tried.tuples, tried.since, tried.until, text
-            )
+        add_undecided(counters, task, undecided(task))
         store = None if epochs is None else epochs.calls.waits_for
         reason = idle_reason(task, store) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
@@ -105,6 +100,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
 
 def add_uncommitted(counters: ComponentCounters, task: Task) -> None:
     """Add what one task of a topology with epochs has beyond its tuples: parked ones, keys, emissions without a commit."""
+    from worker.tasks import parked_verdicts
     from worker.tasks.epoch_bolt import EpochBoltTask
     from worker.tasks.epoch_spout import EpochSpoutTask
 
@@ -112,6 +108,7 @@ def add_uncommitted(counters: ComponentCounters, task: Task) -> None:
         counters.parked += len(task.parking.parked)
         if task.keys is not None:
             counters.keys = (counters.keys or 0) + task.keys
+        add_undecided(counters, task, parked_verdicts.undecided(task))
     elif isinstance(task, EpochSpoutTask):
         counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
 
@@ -124,6 +121,15 @@ def held_by_epochs(task: SpoutTask, store: str) -> str:
     if task.waits_for_commit:
         return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
     return "waits for a cycle" if task.held else ""
+
+
+def add_undecided(counters: ComponentCounters, task: Task, tried: Undecided | None) -> None:
+    """Add the tuples that a task tries again without a verdict, if it has for a while."""
+    if tried is None or task.now() - tried.since < UNDECIDED_SECONDS:
+        return
+    failure = tried.failure
+    text = short_line(f"{failure.component or task.spec.id}: {failure.error or failure.reason}")
+    counters.undecided[task.id] = UndecidedTuples(task.id, tried.tuples, tried.since, tried.until, text)
 
 
 def held_up_by(task: Task, running: Task | None) -> str:

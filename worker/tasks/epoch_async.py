@@ -15,13 +15,14 @@ from topology_api import Bolt
 from topology_api.tuples import SETTLED, Tuple
 from worker.epochs.parking import Parked
 from worker.state.table import NONE
+from worker.tasks import parked_verdicts
 from worker.tasks.async_bolt import AsyncBoltTask, AsyncCall, Recorder
 from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import NOTHING
-from worker.tasks.epoch_bolt import AgainBatch, MarkerBatch
 from worker.tasks.keeping import KeepingTask
 from worker.tasks.parked_tuples import batch_of
 from worker.tasks.runners import Calls, canceller
+from worker.tasks.special_batches import AgainBatch, MarkerBatch
 
 
 class EpochAsyncTask(AsyncBoltTask, KeepingTask):
@@ -43,6 +44,11 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
     @property
     def marker_waits(self) -> bool:
         return not self.in_flight and super().marker_waits
+
+    @property
+    def may_clear(self) -> bool:
+        """Whether tuples before a marker may be parked, and no call is under way that began before it."""
+        return not self.in_flight and parked_verdicts.may_clear(self)
 
     # Calls.
 
@@ -98,12 +104,13 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
     @property
     def may_try(self) -> bool:
         """Whether a call may begin that tries a parked tuple again."""
-        return len(self.in_flight) < self.max_concurrency and not self.marker_is_next
+        most = self.max_concurrency if self.probing is None else 1
+        return len(self.in_flight) < most and not self.marker_is_next
 
     def try_parked(self) -> None:
         """Begin calls for the parked tuples that are due."""
         calls: Calls = []
-        while self.parked_due() and (parked := self.parking.due(self.now())) is not None:
+        while self.parked_due() and (parked := parked_verdicts.next_try(self, self.now())) is not None:
             calls.append(self.retry_of(parked))
         if calls:
             self.runner.submit(calls)
@@ -123,7 +130,7 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
     # Running.
 
     def wants_run(self) -> bool:
-        if self.marker_waits and not self.reached:
+        if (self.marker_waits and not self.reached) or self.may_clear:
             return True
         return self.overdue() or super().wants_run()
 
@@ -135,6 +142,8 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
         if self.notices:
             self.heed()
         self.look_at_held()
+        if self.may_clear:
+            parked_verdicts.clear_way(self)
         if not self.take_marker():
             self.try_parked()
             super().run()

@@ -19,11 +19,13 @@ from topology_api.wording import is_error
 from worker.epochs.parking import Parked
 from worker.errors.reports import failure_text
 from worker.state.table import NONE
+from worker.tasks import parked_verdicts
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import make_tuple, trees_of
 from worker.tasks.emitter import NOTHING, short
 from worker.tasks.keeping import KeepingTask
 from worker.tasks.parked_tuples import batch_of
+from worker.tasks.task import RUN_SECONDS
 
 
 class EpochBatchTask(BatchBoltTask, KeepingTask):
@@ -34,6 +36,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
     def run(self) -> None:
         if not self.yielded:
             self.open_here()
+            parked_verdicts.clear_way(self)
             # Parts of a batch that failed do not hold up the end of an epoch: they are in the snapshot.
             if self.take_marker() or self.reached:
                 return
@@ -82,6 +85,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
             mark.leave()
         self.work.took(1, self.now() - began)
         if error is None:
+            self.failed_calls = 0
             self.commit()
         else:
             self.undo()
@@ -115,6 +119,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
             batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
             self.report(self.method, error, batch, len(tups), trees_of(tups[0]))
         if self.waits_for_stores and not counts and len(tups) > 1:
+            parked_verdicts.failed_call(self, failure_text(error))
             middle = (len(tups) + 1) // 2
             self.parts += [tups[:middle], tups[middle:]]
             return
@@ -128,10 +133,11 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
             return
         self.open_here()
         now, enough = self.now(), self.emitter.emitted + self.limits.emits
+        until = now + RUN_SECONDS
         for _ in range(len(self.parking.parked)):
-            if self.emitter.emitted >= enough or self.crashing():
+            if self.emitter.emitted >= enough or self.crashing() or self.now() >= until:
                 break
-            parked = self.parking.due(now)
+            parked = parked_verdicts.next_try(self, now)
             if parked is None:
                 break
             tup = make_tuple(batch_of(self, parked), 0)

@@ -17,11 +17,10 @@ from typing import Any
 
 import msgspec
 
-from squall.transport.frames import COUNTS, NO_MORE, Batch
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeps_of
-from topology_api.tuples import SETTLED, UNTRACKED, Source, Tuple
+from topology_api.tuples import SETTLED, Source, Tuple
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
 from worker.epochs.messages import Rows, SnapshotMarker
@@ -34,30 +33,16 @@ from worker.state.keys import canonical, original
 from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
+from worker.tasks import parked_verdicts
 from worker.tasks.bolt import BoltTask
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
 from worker.tasks.snapshot_slices import SnapshotSlices, load_contents, return_contents
+from worker.tasks.special_batches import AgainBatch, MarkerBatch
 from worker.tasks.stateful_bolt import StatefulBoltTask
+from worker.tasks.task import RUN_SECONDS
 from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
-
-
-class MarkerBatch(Batch):
-    """A snapshot marker in an inbox."""
-
-    def __init__(self, marker: SnapshotMarker, source: Source, target: int) -> None:
-        super().__init__(source, target, [], [], [])
-        self.marker = marker
-
-
-class AgainBatch(Batch):
-    """Tuples that a task has to execute again: it had them in its hands at the commit with which it begins."""
-
-    def __init__(self, source: Source, target: int, rows: list[Any], awaited: bool) -> None:
-        none = [UNTRACKED] * len(rows)
-        super().__init__(source, target, rows, none, none, NO_MORE)
-        #: Whether the end of the input waits until they are settled.
-        self.awaited = awaited
+from worker.tracking.outages import Outages
 
 
 class EpochSetup(msgspec.Struct, frozen=True):
@@ -125,6 +110,9 @@ class EpochBoltTask(StatefulBoltTask):
         """Called once, before the task is opened."""
         self.epochs = setup
         self.parking = setup.parking
+        self.outages = Outages(self.waits_for_stores, setup.give_up_secs)
+        #: Whether a parked tuple is the next that is tried while the task is down.
+        self.tries_parked = False
         self.reached = []
         self.trying = None
         self.slices = SnapshotSlices(setup, self.now, self.cannot_keep)
@@ -185,9 +173,11 @@ class EpochBoltTask(StatefulBoltTask):
         self.crash_on_error = True
 
     def may_execute(self, now: float) -> bool:
-        if self.reached or (self.parking.full and not self.marker_waits):
+        if self.marker_waits or self.reached:
+            return not self.reached
+        if self.parking.full:
             return False
-        return self.marker_waits or super().may_execute(now)
+        return self.probing is None or parked_verdicts.may_probe_input(self, now)
 
     def waiting_roots(self) -> set[int]:
         roots = super().waiting_roots()
@@ -222,10 +212,6 @@ class EpochBoltTask(StatefulBoltTask):
 
     def fill(self, content: TaskSnapshot) -> None:
         """Put what the task holds into its snapshot. Raises StateError."""
-        content.state = self.saved()
-
-    def saved(self) -> dict[str, Any]:
-        """Return what the task's own snapshot holds. Raises StateError."""
         to_wall, times = self.epochs.to_wall, self.timers.times
         retried = [
             (
@@ -239,7 +225,7 @@ class EpochBoltTask(StatefulBoltTask):
             for (key, name), (again, time, pause) in self.retried.items()
             if times.get(key, {}).get(name) == again  # it was neither cancelled nor set to another time since
         ]
-        return {
+        content.state = {
             "end_called": self.end_called,
             "ended": self.ended,
             "key": keeps_of(self.instance).get("key", []),
@@ -314,34 +300,23 @@ class EpochBoltTask(StatefulBoltTask):
 
     def park(self, tup: Tuple, failure: Failure) -> None:
         """Let a tuple wait for its next try, or make it a dead letter."""
-        now, parking, text = self.now(), self.parking, failure.error or ""
         parked = self.failures_of(tup) or new_parked(self, tup)
         if unkept := mark_of(parked.item).unkept:
             self.report(
                 self.method, StateError(f"{unkept}; the tuple is not tried again, and is a dead letter")
             )
-            parking.give_up(Parked(parked.item, 1, now), text)
+            parked_verdicts.settled(self, parked)
+            self.parking.give_up(Parked(parked.item, 1, self.now()), failure.error or "")
             return
-        most = self.epochs.give_up_secs
-        if most is not None and self.waits_for_stores and parked.tries and now - parked.since >= most:
-            parking.give_up(parked, text)
-            return
-        counts = failure.attempts == COUNTS or not self.waits_for_stores or self.is_counted(parked)
-        parked.successes = self.acked
-        parking.failed(parked, text, self.epochs.replay, now, counts)
+        parked_verdicts.failed(self, parked, failure)
 
     def failures_of(self, tup: Tuple) -> Parked | None:
         """Remove and return the earlier failures of a tuple that has failed; None: it has none."""
         parked, self.trying = self.trying, None
         return parked
 
-    def is_counted(self, parked: Parked) -> bool:
-        """Return whether a failure counts against a tuple: the task has worked for others since the one before, or nothing else
-        is left to work for."""
-        if parked.tries and self.acked > parked.successes:
-            return True
-        stuck = all(each.tries and each.successes == self.acked for each in self.parking.parked)
-        return self.inputs.outside_ended and not self.inbox and stuck
+    def succeeded(self, root: int) -> None:
+        parked_verdicts.succeeded(self)
 
     def fire(self, due: Due) -> None:
         """Call `on_timer`. A timer whose attempts are used up becomes a dead letter."""
@@ -370,8 +345,9 @@ class EpochBoltTask(StatefulBoltTask):
 
     def parked_due(self) -> bool:
         """Return whether a parked tuple may be tried now."""
-        due = self.parking.next_due()
-        return due is not None and self.opened and not (self.yielded or self.reached) and self.now() >= due
+        if not self.parking.parked or not self.opened or self.yielded or self.reached:
+            return False
+        return parked_verdicts.may_try_parked(self, self.now())
 
     def try_parked(self) -> None:
         """Try the parked tuples that are due, each once."""
@@ -380,15 +356,18 @@ class EpochBoltTask(StatefulBoltTask):
         emitter = self.emitter
         self.open_here()
         now, enough = self.now(), emitter.emitted + self.limits.emits
+        until = now + RUN_SECONDS
         for _ in range(len(self.parking.parked)):
-            if emitter.emitted >= enough or self.crashing():
+            if emitter.emitted >= enough or self.crashing() or self.now() >= until:
                 break
-            parked = self.parking.due(now)
+            parked = parked_verdicts.next_try(self, now)
             if parked is None:
                 break
             self.trying = parked
             self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
-            self.trying = None
+            if self.trying is not None:
+                self.trying = None
+                parked_verdicts.settled(self, parked)
             self.executed += 1
 
     # Running.
@@ -398,6 +377,8 @@ class EpochBoltTask(StatefulBoltTask):
             return not self.blocked
         if self.parked_due():
             return True
+        if self.probing is not None and (self.marker_waits or parked_verdicts.may_clear(self)):
+            return not self.reached
         full = self.parking.full and not self.marker_waits
         # The end of input waits for the parked tuples.
         waits = self.end_due and not self.inbox and bool(self.parking.parked)
@@ -409,6 +390,8 @@ class EpochBoltTask(StatefulBoltTask):
         return self.parked_due() or super().overdue()
 
     def next_deadline(self) -> float | None:
+        if self.probing is not None:
+            return None  # the next probe has a time of its own
         times = (super().next_deadline(), self.parking.next_due() if self.opened else None)
         return min((time for time in times if time is not None), default=None)
 
@@ -416,6 +399,7 @@ class EpochBoltTask(StatefulBoltTask):
         if not self.yielded:
             if self.threaded:  # the loop encodes for the others, between their runs
                 self.slices.encode()
+            parked_verdicts.clear_way(self)
             self.try_parked()
         super().run()
 

@@ -23,12 +23,14 @@ from worker.epochs.parking import Parked
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import ErrorReport, one_line
 from worker.routing.router import StreamOutput
+from worker.tasks import parked_verdicts
 from worker.tasks.bolt import BoundedInputs, trees_of
 from worker.tasks.emitter import NOTHING, short
-from worker.tasks.epoch_bolt import AgainBatch, EpochBoltTask
+from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.hooks import ObservedHoldingEmitter
 from worker.tasks.parked_tuples import mark_of, new_parked
+from worker.tasks.special_batches import AgainBatch
 from worker.tasks.stateful_bolt import Positions, StatefulBoltTask
 from worker.tasks.task import TaskSetup
 from worker.tasks.unsent_rows import can_be_kept
@@ -152,12 +154,14 @@ class KeepingTask(EpochBoltTask):
     # The ends of tuples.
 
     def ack_checked(self, tup: Tuple) -> None:
-        self.held.pop(id(tup), None)
-        self.tries.pop(id(tup), None)
+        parked = self.trying = self.failures_of(tup)
         if tup._more is FORGOTTEN:
             tup._root = SETTLED
         else:
             super().ack_checked(tup)
+        self.trying = None
+        if parked is not None:
+            parked_verdicts.settled(self, parked)
 
     def give_up(self, tup: Tuple, failure: Failure) -> None:
         if tup._more is FORGOTTEN:
@@ -218,7 +222,7 @@ class KeepingTask(EpochBoltTask):
             self.on_failure(tup, failure)
         try:
             parked = self.failures_of(tup) or new_parked(self, tup)
-            self.parking.give_up(parked, why)
+            parked_verdicts.give_up(self, parked, why)
         except Exception as error:
             self.cannot_keep(error)
         self.xors.add_tuple(tup)

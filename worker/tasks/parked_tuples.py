@@ -94,9 +94,9 @@ def emission_item(source: Source, row: tuple[Any, ...], where: str, unkept: str 
 
 def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
     """Return a tuple that has no failures yet, as it is parked."""
-    now, source, where = task.now(), tup._source, task.emitter.where()
+    source, where = tup._source, task.emitter.where()
     item = item_of(source.component, source.task, source.stream, tuple(tup._values), source.fields, where)
-    return Parked(item, 0, now, since=now, successes=task.acked)
+    return Parked(item, 0, task.now())
 
 
 def item_again(letter: DeadLetter, component: str, source: int, row: tuple[Any, ...]) -> list[Any]:

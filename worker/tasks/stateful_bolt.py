@@ -160,13 +160,17 @@ class StatefulBoltTask(BoltTask):
         return BoltTask.wants_run(self) or (self.overdue() and not self.yielded)
 
     def overdue(self) -> bool:
-        """Return whether a timer is due."""
+        """Return whether a timer is due. While the task is down, timers wait: what they call is away too."""
         time = self.timers.next_time()
-        return time is not None and not self.end_called and self.opened and self.now() >= time
+        if time is None or self.probing is not None:
+            return False
+        return not self.end_called and self.opened and self.now() >= time
 
     def next_deadline(self) -> float | None:
         """Return the time of the first timer."""
-        return None if self.end_called or not self.opened else self.timers.next_time()
+        if self.end_called or not self.opened or self.probing is not None:
+            return None
+        return self.timers.next_time()
 
     def run(self) -> None:
         if not self.yielded:
@@ -180,7 +184,7 @@ class StatefulBoltTask(BoltTask):
 
     def fire_timers(self) -> None:
         """Call `on_timer` for each timer that is due, as far as the task may emit."""
-        if not self.overdue():
+        if self.probing is not None or not self.overdue():
             return
         emitter = self.emitter
         self.open_here()
