@@ -33,7 +33,7 @@ from topology_api import InvalidConfig, NoSuchTopology, SquallError, Topology, T
 from topology_api.options import MAX_WORKERS, OPTIONS
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown
-from worker.loop.epoch_worker import worker_class
+from worker.loop.kinds import worker_class
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
 from worker.tasks.runners import AsyncThread

@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from squall.cluster.blobs import get_bundle
 from squall.cluster.counters import WorkerCounters
 from squall.cluster.records import TopologyRecord
@@ -40,8 +42,7 @@ MakeWorker = Callable[[WorkerPlan, Loopback], Worker]
 Count = Callable[[str, str, Incarnation, WorkerCounters], object]
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
+class WorkerSettings(msgspec.Struct, frozen=True):
     """The settings that all virtual workers of a cluster share."""
 
     directory: Callable[[], str]

@@ -16,10 +16,12 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
+
+import msgspec
 
 from nimbus.counters.counting import Counters
 from nimbus.files.housekeeping import Housekeeping
@@ -47,7 +49,6 @@ from squall.http.server import HttpServer, listen
 from squall.packages.versions import own_versions
 from squall.security import tls
 from squall.security.sealing import NIMBUS_TO_NIMBUS, NIMBUS_TO_SUPERVISOR, daemon_header, fingerprint
-from squall.transport.carriers.sockets import make_keys
 from topology_api.errors import SquallError
 from topology_api.options import defaults
 
@@ -64,8 +65,7 @@ STOP_SECS: Final = 1.0
 LOOK_SECS: Final = 2.0
 
 
-@dataclass(frozen=True)
-class NimbusSettings:
+class NimbusSettings(msgspec.Struct, frozen=True):
     """The settings of a Nimbus.
 
     state: the state directory. host, port: where the Nimbus listens (port 0: any free port). advertise: the URL under which
@@ -82,8 +82,8 @@ class NimbusSettings:
     insecure: bool = False
     new_cluster: bool = False
     new_token: bool = False
-    conf: Mapping[str, object] = field(default_factory=dict)
-    environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
+    conf: Mapping[str, object] = msgspec.field(default_factory=dict)
+    environ: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
 
     def number(self, name: str) -> float:
         """Return the value of an option that is a number."""
@@ -137,7 +137,7 @@ class NimbusDaemon:
             store,
             state.pair,
             state.id,
-            lambda: asdict(make_keys()),
+            topology_keys,
             clock,
             state.directory,
             self._urls(),
@@ -292,3 +292,10 @@ class NimbusDaemon:
 
 def _url(scheme: str, host: str, port: int) -> str:
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def topology_keys() -> dict[str, str]:
+    """Return a new key pair for a topology."""
+    from squall.transport.carriers.sockets import make_keys  # ZeroMQ: Nimbus starts faster without it
+
+    return asdict(make_keys())

@@ -10,6 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+import msgspec
+
+from squall.exact_structs import build_type_info
+
 #: What a topology waits for: the store of the state, the end of an epoch in all tasks, step one of a rewind, a commit.
 WaitsFor = Literal["store", "alignment", "rewind", "commit"]
 #: Seconds after which a wait is reported. A store that has failed is reported at once.
@@ -35,8 +39,7 @@ class EpochWait:
     follows: bool = False
 
 
-@dataclass(frozen=True)
-class SlowTask:
+class SlowTask(msgspec.Struct, frozen=True):
     """A task, and the seconds from the begin of an epoch's end until its snapshot was stored."""
 
     component: str
@@ -44,8 +47,7 @@ class SlowTask:
     secs: float
 
 
-@dataclass(frozen=True)
-class LeadReport:
+class LeadReport(msgspec.Struct, frozen=True):
     """What a coordinator knows. rewind: its rewind number; committed, rewound: when, None if unknown; step: what all tasks are
     asked for, since `since`; waiting: the tasks that have not answered (component, task); more: how many further ones; groups:
     into how many groups the keys are divided, 0 if unknown. The other fields are those of `EpochStatus`."""
@@ -70,8 +72,7 @@ class LeadReport:
     groups: int = 0
 
 
-@dataclass(frozen=True)
-class EpochReport:
+class EpochReport(msgspec.Struct, frozen=True):
     """What one worker knows. `lead`: if the coordinator is there."""
 
     lead: LeadReport | None = None
@@ -168,3 +169,6 @@ def waits_of_step(lead: LeadReport, said: Iterable[EpochWait]) -> tuple[EpochWai
         for component, task in lead.waiting
     ]
     return tuple(sorted(found, key=lambda wait: (not wait.why, wait.follows)))
+
+
+build_type_info(EpochReport)

@@ -20,7 +20,6 @@ from squall.stores.paths import InvalidPath, check_path
 from topology_api import storm_options
 from topology_api.epoch_rules import STATE_PATH, epoch_problems
 from topology_api.errors import InvalidConfig
-from topology_api.guarantees import requirement_problems
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
 
@@ -223,6 +222,10 @@ def merged(
     whole = json_copy({**ground, **overrides.topology})
     found = place_problems(whole)
     if judged:
+        from topology_api.guarantees import (
+            requirement_problems,
+        )  # commands without a topology start faster without it
+
         found += [*epoch_problems(topology, whole), *requirement_problems(topology, whole)]
     if found:
         raise InvalidConfig(found, f"topology {topology.name!r}")

@@ -13,7 +13,6 @@ Must not know: what the files contain, why they are written.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
 import stat
@@ -91,6 +90,8 @@ def _root() -> str:
 
 
 def _folder_of(directory: Path | str) -> str:
+    import hashlib  # rare: a worker starts faster without it
+
     name = hashlib.sha256(os.fsencode(os.path.abspath(directory))).hexdigest()[:32]
     return os.path.join(_root(), name)
 

@@ -16,8 +16,10 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Hashable
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
+
+import msgspec
 
 from squall.clock import Clock
 from squall.cluster.records import Placement, SupervisorRecord
@@ -45,8 +47,7 @@ _log = logging.getLogger(__name__)
 _ROUNDS: Final = 6
 
 
-@dataclass(frozen=True)
-class LoopPace:
+class LoopPace(msgspec.Struct, frozen=True):
     """How often a supervisor does its periodic work, in seconds."""
 
     #: Between calls of `sync` while something is about to change.
@@ -61,16 +62,15 @@ class LoopPace:
     repeat: float = 1.0
 
 
-@dataclass(frozen=True)
-class WorkerTerms:
+class WorkerTerms(msgspec.Struct, frozen=True):
     """A supervisor's settings for its workers."""
 
     #: The address that workers listen on. With 0.0.0.0 (every address), other hosts reach the workers by this host's name.
     bind: str = "127.0.0.1"
     #: How long workers continue without their supervisor, in seconds.
     lease_secs: float = 20.0
-    timeouts: Timeouts = field(default_factory=Timeouts)
-    pace: LoopPace = field(default_factory=LoopPace)
+    timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
+    pace: LoopPace = msgspec.field(default_factory=LoopPace)
 
 
 @dataclass(eq=False, repr=False)
@@ -229,7 +229,7 @@ class Supervisor:
         want, hosted = store_view.wanted.get(key), self._hosted.get(key)
         if want is None and hosted is not None and hosted.topology in store_view.unsure:
             want = DesiredState(hosted.version, hosted.slot, stop=False, timeout=hosted.timeout)
-        return replace(want, stop=True) if want is not None and self._closing else want
+        return msgspec.structs.replace(want, stop=True) if want is not None and self._closing else want
 
     def _goal(self, store_view: StoreView, hosted: ManagedWorker) -> Goal:
         return plan.goal_of(self._wanted(store_view, hosted.key), hosted)

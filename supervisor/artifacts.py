@@ -31,6 +31,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
+
 from squall import worker_files
 from squall.atomic_files import TEMPORARY, sync_folder, sync_tree, write_bytes
 from squall.cluster.records import TopologyRecord
@@ -70,8 +72,7 @@ class NotFetched(SquallError):
 Part = Literal["bundle", "code", "environment"]
 
 
-@dataclass(frozen=True)
-class Provision:
+class Provision(msgspec.Struct, frozen=True):
     """The files that a worker of a topology needs."""
 
     bundle: Path
@@ -81,15 +82,13 @@ class Provision:
     folders: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Pending:
+class Pending(msgspec.Struct, frozen=True):
     """The files are being prepared. `part`: the part that takes long; None: no part has taken long so far."""
 
     part: Part | None
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The files cannot be prepared at the moment; the supervisor will try again. `part`: the part that failed."""
 
     part: Part
@@ -102,8 +101,7 @@ class Failed:
 State = Provision | Pending | Failed
 
 
-@dataclass(frozen=True)
-class PackageLimits:
+class PackageLimits(msgspec.Struct, frozen=True):
     """Size limits of a topology's files, in bytes: packed and unpacked."""
 
     packed: int = 256 * 1024 * 1024
@@ -127,7 +125,7 @@ class Artifacts:
     _: KW_ONLY
     threads: bool = False
     done: Callable[[], object] = lambda: None
-    limits: PackageLimits = PackageLimits()
+    limits: PackageLimits = field(default_factory=PackageLimits)
     environments: Environments | None = None
     removals: Removals | None = None
     _needs: dict[str, Mapping[str, str]] = field(default_factory=dict, init=False)

@@ -18,10 +18,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Final
+
+import msgspec
 
 from squall.clock import RealClock
 from squall.cluster.records import SupervisorRecord
@@ -60,8 +61,7 @@ PATIENCE: Final = 2.0
 LAST_WORDS_SECS: Final = 1.0
 
 
-@dataclass(frozen=True)
-class SupervisorSettings:
+class SupervisorSettings(msgspec.Struct, frozen=True):
     """The settings of a supervisor daemon."""
 
     #: The supervisor's state directory, which outlives the process.
@@ -86,8 +86,8 @@ class SupervisorSettings:
     insecure: bool = False
     #: Join the cluster that the store holds, even if the state directory names a different cluster.
     new_cluster: bool = False
-    packages: artifacts.PackageLimits = field(default_factory=artifacts.PackageLimits)
-    limits: Timeouts = field(default_factory=Timeouts)
+    packages: artifacts.PackageLimits = msgspec.field(default_factory=artifacts.PackageLimits)
+    limits: Timeouts = msgspec.field(default_factory=Timeouts)
     command: Callable[[Path], Sequence[str]] = processes.worker_command
     #: The umask of workers; -1: the supervisor's own.
     worker_umask: int = -1

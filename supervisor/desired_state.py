@@ -6,8 +6,9 @@ Must not know: processes, directories, which workers run.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import cast
+
+import msgspec
 
 from squall.cluster.record_sets import RecordSet
 from squall.cluster.records import Assignment, BadRecord, Placement, TopologyRecord, WorkerReport
@@ -15,8 +16,7 @@ from squall.cluster.registry import Registry
 from supervisor.plan import DesiredState, Key
 
 
-@dataclass(frozen=True)
-class TopologyView:
+class TopologyView(msgspec.Struct, frozen=True):
     """A topology in the store at one moment."""
 
     record: TopologyRecord
@@ -69,18 +69,17 @@ class TopologyView:
         )
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """One read of the store."""
 
     #: The topologies by their id.
-    views: Mapping[str, TopologyView] = field(default_factory=dict)
+    views: Mapping[str, TopologyView] = msgspec.field(default_factory=dict)
     #: Versions that will take over the name of a running topology.
     waiting: tuple[TopologyRecord, ...] = ()
     #: Replaced versions, to which a rollback may return.
     former: tuple[TopologyRecord, ...] = ()
     #: Name -> reason, for topologies whose records are damaged, or are being written at this moment. Their workers continue.
-    unsure: Mapping[str, str] = field(default_factory=dict)
+    unsure: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 def read_topologies(
@@ -133,7 +132,7 @@ def _read(
     assignment, leaving = registry.assignments.get(record.id), registry.leaving.get(record.id)
     view = TopologyView(record, assignment, leaving, {})
     concerns = record.id in hosted or view.concerns(supervisor)
-    return replace(view, reports=registry.reports(record.id)) if concerns else view
+    return msgspec.structs.replace(view, reports=registry.reports(record.id)) if concerns else view
 
 
 def places_of(views: Iterable[TopologyView], supervisor: str) -> dict[Key, Placement]:

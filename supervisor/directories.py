@@ -19,9 +19,10 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall import worker_files
 from squall.atomic_files import write_bytes
@@ -67,8 +68,7 @@ _LONGEST_NAME: Final = 180
 _LOGS_KEPT: Final = 8
 
 
-@dataclass(frozen=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """The process that was started in a worker's directory: the content of `process.json`."""
 
     #: 0: the process was about to be started. It was started if a process has the directory's mark.

@@ -35,9 +35,10 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from squall.atomic_files import write_bytes
 from squall.daemon.process_stat import all_processes
@@ -93,8 +94,7 @@ class BuildFailed(SquallError):
     """An environment cannot be built. The text gives the reason and the end of the log."""
 
 
-@dataclass(frozen=True)
-class Environment:
+class Environment(msgspec.Struct, frozen=True):
     """The inputs of an environment: a digest of all inputs (`key`), and digests of shipped files."""
 
     key: str

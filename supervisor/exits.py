@@ -11,9 +11,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall import worker_files
 from squall.guarded_files import size_of
@@ -28,8 +29,7 @@ _LINE_LENGTH: Final = 200
 _REMEMBERED: Final = 2.0
 
 
-@dataclass(frozen=True)
-class Exit:
+class Exit(msgspec.Struct, frozen=True):
     """All that is known about the end of a process."""
 
     #: The process's wait status; None: this supervisor is not its parent.
@@ -160,4 +160,4 @@ class KernelKills:
         by_kernel = count > self._explained
         self._explained += by_kernel
         self._before = max(self._before or 0, self._explained)
-        return replace(exit, by_kernel=by_kernel)
+        return msgspec.structs.replace(exit, by_kernel=by_kernel)

@@ -13,10 +13,11 @@ import os
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import msgspec
 from msgspec import MsgspecError, convert, json, to_builtins
 
 from squall.api.letters import LetterEntry, LetterPage
@@ -125,7 +126,7 @@ class HostLetters:
             if kept.letter.id not in ids:
                 return kept
             done.add(kept.letter.id)
-            return replace(kept, letter=replace(kept.letter, heir="", note=why))
+            return msgspec.structs.replace(kept, letter=replace(kept.letter, heir="", note=why))
 
         if folder.path.is_dir():
             with folder.locked():
@@ -185,8 +186,7 @@ class HostLetters:
                 yield f"{_SENT}:{id}", folder.read_resend(task, id), task, ""
 
 
-@dataclass(frozen=True)
-class _Counted:
+class _Counted(msgspec.Struct, frozen=True):
     """What is known of a file: how many letters it has, when the first and the last of them expires (None: never), and how many
     of them wait for which version."""
 

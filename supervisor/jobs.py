@@ -15,6 +15,8 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+import msgspec
+
 from supervisor.plan import Backoff, after_death
 from topology_api.errors import SquallError
 
@@ -23,15 +25,13 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class JobUnderWay:
+class JobUnderWay(msgspec.Struct, frozen=True):
     """The job is running or queued."""
 
     since: float
 
 
-@dataclass(frozen=True)
-class BackgroundJobFailed:
+class BackgroundJobFailed(msgspec.Struct, frozen=True):
     """The job failed. A request after `backoff.not_before` retries it."""
 
     why: str

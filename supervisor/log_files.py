@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import codecs
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall.guarded_files import DamagedFile, open_guarded
 
@@ -23,8 +24,7 @@ SOME: Final = 64 * 1024
 MOST: Final = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A piece of a log."""
 
     offset: int

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from msgspec import to_builtins
 
 from squall.api.requests import CountersRow, ReportRow, ReportsRequest
@@ -59,8 +60,7 @@ FILE: Final = 10.0
 CounterKey = tuple[str, str, Incarnation]
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(msgspec.Struct, frozen=True):
     """The messages of one request. `reports`: by topology name and worker; `beat`: whether a heartbeat is due."""
 
     reports: dict[tuple[str, str], WorkerReport]

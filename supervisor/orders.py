@@ -6,9 +6,9 @@ Must not know: files, processes, time.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from squall.cluster.records import Placement, TopologyRecord
@@ -20,8 +20,7 @@ from supervisor.desired_state import TopologyView
 Occasion = tuple[str, str, float | None, int]
 
 
-@dataclass(frozen=True)
-class HostSettings:
+class HostSettings(msgspec.Struct, frozen=True):
     """The part of the orders that all workers of a host share."""
 
     supervisor: str
@@ -31,8 +30,7 @@ class HostSettings:
     lease_secs: float
 
 
-@dataclass(frozen=True)
-class Own:
+class Own(msgspec.Struct, frozen=True):
     """The part of a worker's orders that stays the same while the worker's process lives."""
 
     worker: str

@@ -10,10 +10,12 @@ Times are seconds of any clock. Must not know: processes, files, topologies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 #: (topology id, worker)
 Key = tuple[str, str]
@@ -83,8 +85,7 @@ PASSING: Final = frozenset({_P.FOUND, _P.STARTING, _P.SILENT, _P.STOPPING, _P.LA
 _OCCUPYING: Final = PASSING | {_P.ALIVE}
 
 
-@dataclass(frozen=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """How long things may take, in seconds."""
 
     #: From the start of a process to its first heartbeat, regardless of the worker timeout: many imports take long.
@@ -97,8 +98,7 @@ class Timeouts:
     kill: float = 1.0
 
 
-@dataclass(frozen=True)
-class DesiredState:
+class DesiredState(msgspec.Struct, frozen=True):
     """A worker with a slot here."""
 
     #: The version of the assignment that placed the worker: the first number of its incarnation.
@@ -110,8 +110,7 @@ class DesiredState:
     timeout: float
 
 
-@dataclass(frozen=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """How many times a worker has died lately, and when it may be started again."""
 
     deaths: int = 0
@@ -140,7 +139,7 @@ class Running:
     signalled: float | None = None
     told_to_stop: float | None = None
     killed: float | None = None
-    backoff: Backoff = Backoff()
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 def plan(
@@ -220,7 +219,7 @@ def after_death(
     `unstarted`: the worker could not be started.
     """
     if innocent and now - started >= FIRST_DELAY:
-        return replace(backoff, not_before=now)
+        return msgspec.structs.replace(backoff, not_before=now)
     if backoff.deaths == 0 or now - started >= LONG_ENOUGH:
         return Backoff(1, now, now, int(unstarted))
     # The exponent is bounded: without the bound, the float would overflow after a thousand deaths.

@@ -8,9 +8,10 @@ Must not know: the plan, the store, how workers run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from squall.cluster.records import TopologyRecord
 from squall.values import Incarnation
@@ -81,8 +82,7 @@ class Container(Protocol):
         """Describe how the process ended."""
 
 
-@dataclass(frozen=True)
-class Recovered:
+class Recovered(msgspec.Struct, frozen=True):
     """A worker that an earlier supervisor had."""
 
     container: Container

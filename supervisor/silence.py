@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 #: Seconds without a heartbeat after which the worker is asked for its stacks; a worker sends one each second.
 SILENT_SECS: Final = 5.0
@@ -24,8 +25,7 @@ _FRAME: Final = re.compile(r'  File "(.*)", line (\d+) in (.*)')
 _LIBRARY: Final = ("/lib/python", "<frozen ")
 
 
-@dataclass(frozen=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """A silence that lasts. `since`: when the worker was asked for its stacks; `text`: what is known, "" until it has had time
     to answer."""
 

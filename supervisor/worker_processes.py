@@ -12,10 +12,11 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from os import environ
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall import spare_files, worker_files
 from squall.cluster.records import TopologyRecord
@@ -47,8 +48,7 @@ _TAIL_BYTES: Final = 4096
 _STACKS_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True)
-class WorkerCommand:
+class WorkerCommand(msgspec.Struct, frozen=True):
     """How worker processes are started."""
 
     #: Where workers find modules; None: on the supervisor's `sys.path` at the time of a worker's start.

@@ -14,12 +14,12 @@ import shutil
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
 import pytest
+from msgspec import structs
 
 from squall.cluster.zookeeper import ZooKeeperStore
 from squall.cluster.zookeeper.certificates import make_certificates
@@ -150,7 +150,7 @@ class Ensemble:
         )
         self.members = [
             ZooKeeperServer(
-                folder, plan=replace(plan, folder=folder / f"z{n + 1}", port=ports[n], number=n + 1)
+                folder, plan=structs.replace(plan, folder=folder / f"z{n + 1}", port=ports[n], number=n + 1)
             )
             for n in range(number)
         ]

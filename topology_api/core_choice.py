@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
 from typing import Final
@@ -58,6 +56,8 @@ HOT: Final = (
 #: The extension with Cython's own part of all others, mostly that for memory views: compiled once, not in each of them.
 SHARED: Final = "topology_api._cython_shared"
 _PACKAGES: Final = frozenset(module.partition(".")[0] for module in HOT)
+#: How the extensions for this Python end. `sysconfig` knows it too, but loads all settings of Python's own build.
+SUFFIX: Final = EXTENSION_SUFFIXES[0]
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
@@ -79,7 +79,7 @@ def source_path(module: str, ending: str = ".py", root: str = ROOT) -> str:
 
 def stamp_path(root: str = ROOT) -> str:
     """Return the path of the stamp of the extensions for this Python."""
-    return os.path.join(root, "topology_api", f"core{sysconfig.get_config_var('EXT_SUFFIX')}.stamp")
+    return os.path.join(root, "topology_api", f"core{SUFFIX}.stamp")
 
 
 def fingerprint(root: str = ROOT) -> str:
@@ -104,8 +104,7 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
             stamp = file.read()
     except (OSError, UnicodeDecodeError):
         return Choice(False, "not compiled for this Python; see docs/compiled-core.md")
-    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-    if missing := [module for module in HOT if not os.path.exists(source_path(module, suffix, root))]:
+    if missing := [module for module in HOT if not os.path.exists(source_path(module, SUFFIX, root))]:
         return Choice(False, f"the extension of {missing[0]} is missing: install again")
     built, here = set(stamp.splitlines()), set(fingerprint(root).splitlines())
     if built != here:
@@ -115,7 +114,7 @@ def choose(root: str = ROOT, pure: str = "") -> Choice:
     return Choice(True)
 
 
-class PlainSource(MetaPathFinder):
+class PlainSource:
     """Makes Python import a module's source although Python would prefer the extension beside the source. This applies to the
     hot modules, and to modules that were hot when the extensions were built.
     """
@@ -123,8 +122,7 @@ class PlainSource(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-        if fullname.partition(".")[0] not in _PACKAGES or not os.path.exists(source_path(fullname, suffix)):
+        if fullname.partition(".")[0] not in _PACKAGES or not os.path.exists(source_path(fullname, SUFFIX)):
             return None
         return spec_from_file_location(fullname, source_path(fullname))
 

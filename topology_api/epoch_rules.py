@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from topology_api.committing_sink import CommittingSink
-from topology_api.components import Bolt
-from topology_api.stateful import StatefulBolt
-from topology_api.topology import Topology
+if TYPE_CHECKING:
+    from topology_api.components import Bolt
+    from topology_api.topology import Topology
 
 STATE_PATH: Final = "topology.state.path"
 STATE_WEBHDFS: Final = "topology.state.webhdfs"
@@ -94,6 +93,10 @@ def epoch_secs(topology: Topology, conf: Mapping[str, object]) -> float:
 
 def bolt_problem(bolt: Bolt) -> tuple[str, str] | None:
     """Return what keeps a bolt from a topology with `topology.state.path`, and what to do about it; None: nothing."""
+    # Not at the top: commands that only read settings import this module, and start faster without the classes of components.
+    from topology_api.committing_sink import CommittingSink
+    from topology_api.stateful import StatefulBolt
+
     if not bolt.auto_ack and isinstance(bolt, StatefulBolt):
         return (
             f"acks itself (auto_ack is False) and has state, which {STATE_PATH} does not allow: a tuple that it holds at a "

@@ -11,8 +11,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
+
+from msgspec import structs
 
 from nimbus.counters.counting import Counters
 from nimbus.lifecycle.progress import workers_of
@@ -92,6 +94,6 @@ def too_many(newest_first: Iterable[EndedVersion], since: float) -> list[str]:
 def bounded(counters: WorkerCounters, most: int = MOST_BYTES) -> str:
     """Return counters and errors as JSON. Of errors that do not fit the oldest are left out, then the counters."""
     reports = counters.reports
-    while len(data := replace(counters, reports=reports).to_bytes()) > most and reports:
+    while len(data := structs.replace(counters, reports=reports).to_bytes()) > most and reports:
         reports = reports[(len(reports) + 1) // 2 :]
     return (data if len(data) <= most else WorkerCounters({}).to_bytes()).decode()

@@ -12,9 +12,11 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, cast
+
+from msgspec import structs
 
 from nimbus.counters.counting import Counters
 from nimbus.files.missing_files import Inventory, MissingFiles
@@ -135,7 +137,9 @@ class Housekeeping:
         urgent = {sha256: name for sha256, name in missing.items() if sha256 in needed}
         others = {each.id: each for each in self._registry.all_nimbuses() if each.id != self.me.id}
         answers = [self._ask_one(other, missing, needed.keys() - missing.keys()) for other in others.values()]
-        believed = [replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers]
+        believed = [
+            structs.replace(each, has=each.has - self._sources.wrong(each.nimbus)) for each in answers
+        ]
         self.missing.update(urgent, believed, self.clock.now())
         for sha256, name in missing.items():
             holders = [each.nimbus for each in answers if sha256 in each.has]

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
 
 _log = logging.getLogger(__name__)
 
@@ -24,8 +25,7 @@ _log = logging.getLogger(__name__)
 _AT_MOST: Final = 5
 
 
-@dataclass(frozen=True)
-class Inventory:
+class Inventory(msgspec.Struct, frozen=True):
     """The answer of another Nimbus: which of the missing files it has."""
 
     nimbus: str
@@ -37,8 +37,7 @@ class Inventory:
     silent: str = ""
 
 
-@dataclass(frozen=True)
-class _Lack:
+class _Lack(msgspec.Struct, frozen=True):
     """The state of one missing file."""
 
     topology: str
@@ -49,7 +48,7 @@ class _Lack:
     holders: frozenset[str] = frozenset()
     #: A Nimbus that has the file and should lead instead of this Nimbus.
     better: str | None = None
-    silent: Mapping[str, str] = field(default_factory=dict)
+    silent: Mapping[str, str] = msgspec.field(default_factory=dict)
     #: Whether this Nimbus has waited for the file long enough.
     given_up: bool = False
 
@@ -75,12 +74,12 @@ class MissingFiles:
             elif not holders <= before.holders:  # a Nimbus has got the file since then
                 before = _Lack(topology, before.first if better is None else now, now)
             elif holders != before.holders and not before.given_up:
-                before = replace(before, since=now)
-            lack = replace(before, holders=holders, better=better, silent=silent)
+                before = msgspec.structs.replace(before, since=now)
+            lack = msgspec.structs.replace(before, holders=holders, better=better, silent=silent)
             patience = self._longer if silent or holders else self._patience
             late = now >= min(lack.since + patience, lack.first + _AT_MOST * self._longer)
             if not lack.given_up and late:
-                lack = replace(lack, given_up=True)
+                lack = msgspec.structs.replace(lack, given_up=True)
                 _tell(sha256, lack)
             lacks[sha256] = lack
         self._lacks = lacks

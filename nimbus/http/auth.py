@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from nimbus.http.errors import NoTokenYet, Unauthorized
 from squall.cluster.records import NimbusRecord, SupervisorRecord
 from squall.cluster.registry import Registry
@@ -33,8 +35,7 @@ _NO_TOKEN_YET: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Caller:
+class Caller(msgspec.Struct, frozen=True):
     """The sender of a request: OPERATOR, or a daemon with its id."""
 
     kind: str

@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import structs
 
 from nimbus.files.stored_files import NoSuchFile
 from nimbus.http.requests import parsed_json
@@ -48,7 +49,7 @@ def bundle(services: Services, call: Plain) -> tuple[int, BundleAnswer]:
 def restore(services: Services, call: ApiCall[None, Restoration]) -> tuple[int, RestoredAnswer]:
     restoration = call.body
     bundles = _checked_parts(services, restoration, all_there=True)
-    call = replace(
+    call = structs.replace(
         call, began=time.monotonic()
     )  # checking large archives may take long, but is done only once
     record, known = services.lead(call, lambda nimbus: nimbus.restore(restoration, bundles))

@@ -12,9 +12,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
+import msgspec
 from msgspec import Struct, convert, structs, to_builtins
 
 from nimbus.files.stored_files import FileStore
@@ -61,8 +61,7 @@ LEAST_SECS: Final = 1.5
 LIVE_SECS: Final = 4.2
 
 
-@dataclass(frozen=True)
-class ApiCall(Generic[Query, Body]):
+class ApiCall(msgspec.Struct, Generic[Query, Body], frozen=True):
     """A request: its sender, the names in its path, its query, and its body.
 
     `began`: the time, on the monotonic clock, at which the handler could begin; `address`: where the request came from.
@@ -72,7 +71,7 @@ class ApiCall(Generic[Query, Body]):
     path: Mapping[str, str]
     query: Query
     body: Body
-    began: float = field(default_factory=time.monotonic)
+    began: float = msgspec.field(default_factory=time.monotonic)
     address: str = ""
 
     @property
@@ -86,8 +85,7 @@ class ApiCall(Generic[Query, Body]):
         return max(LEAST_SECS, ANSWER_SECS - (time.monotonic() - self.began))
 
 
-@dataclass(frozen=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """The parts of one Nimbus that its HTTP handlers use."""
 
     views: Views
@@ -98,7 +96,7 @@ class Services:
     conf: Mapping[str, object]
     #: Makes the client that asks a supervisor for logs.
     ask_supervisor: Callable[[SupervisorRecord], Client]
-    started: float = field(default_factory=time.monotonic)
+    started: float = msgspec.field(default_factory=time.monotonic)
 
     def lead(self, call: ApiCall[Query, Body], command: Callable[[Nimbus], T]) -> T:
         """Run a command on the master, in the control thread."""
@@ -210,12 +208,12 @@ def topologies(services: Services, call: Plain) -> Reply:
 
 
 def submit(services: Services, call: ApiCall[None, Submission]) -> Reply:
-    submission = replace(call.body, by=call.by)
+    submission = structs.replace(call.body, by=call.by)
     _check_parts(services, submission)
     # Checking large archives may take long. It is done only once, so the time for the answer begins after the check.
-    call = replace(call, began=time.monotonic())
+    call = structs.replace(call, began=time.monotonic())
     _check_folder(services, call, submission)
-    call = replace(call, began=time.monotonic())
+    call = structs.replace(call, began=time.monotonic())
     return services.lead(call, lambda nimbus: _accept(nimbus, submission))
 
 
@@ -268,7 +266,9 @@ def _submitted(
 def check_submission(services: Services, call: ApiCall[None, Submission]) -> Reply:
     submission = call.body
     there = {kind: sha256 for kind, sha256 in submission.files.items() if services.files.has(sha256)}
-    _check_parts(services, replace(submission, files=there))  # the others are sent before a submission
+    _check_parts(
+        services, structs.replace(submission, files=there)
+    )  # the others are sent before a submission
     before, record = services.lead(call, lambda nimbus: nimbus.check(submission))
     check_shared(services.views.registry, services.ask_supervisor, record.name, record.conf)
     return 200, _submitted(before, record, submission.reset_options)
@@ -286,7 +286,7 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
     own = own_versions()
     # The cloudpickle of an earlier version is not known.
     versions = own if not version.python else {**own, "python": version.python}
-    submission = replace(
+    submission = structs.replace(
         repetition(version, bundled, asked.state),
         key=asked.submission,
         versions=versions,
@@ -300,7 +300,7 @@ def rollback(services: Services, call: ApiCall[None, requests.RollbackRequest]) 
 
     _check_parts(services, submission)
     _check_folder(services, call, submission)
-    call = replace(call, began=time.monotonic())
+    call = structs.replace(call, began=time.monotonic())
     status, answer = services.lead(call, command)
     return status, structs.replace(answer, repeats=version.id)
 
@@ -326,7 +326,7 @@ def rebalance(services: Services, call: ApiCall[None, requests.RebalanceRequest]
         record = services.views.record(call.path["name"])
         conf = {**record.conf, WORKERS: call.body.workers}
         check_shared(services.views.registry, services.ask_supervisor, record.name, conf)
-        call = replace(call, began=time.monotonic())
+        call = structs.replace(call, began=time.monotonic())
     asked = call.body.workers, call.body.parallelism, call.body.wait_secs
     return _changed(services, call, lambda nimbus, name: nimbus.rebalance(name, *asked))
 

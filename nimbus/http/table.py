@@ -6,9 +6,9 @@ Must not know: how a request arrives, the work of the handlers.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final, Generic
 
+import msgspec
 from msgspec import Struct
 
 from nimbus.http import backups, dead_letters, handlers
@@ -30,8 +30,7 @@ SUPERVISORS: Final = frozenset((SUPERVISOR,))
 ANYBODY: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(frozen=True)
-class JsonBody(Generic[Body]):
+class JsonBody(msgspec.Struct, Generic[Body], frozen=True):
     """The JSON body of an endpoint's requests. `read` converts it for the handler, or raises `BadRequest`."""
 
     shape: type[Struct]
@@ -43,8 +42,7 @@ def _fields(shape: type[S]) -> JsonBody[S]:
     return JsonBody(shape, lambda body: read(shape, {} if body is None else body))
 
 
-@dataclass(frozen=True)
-class Endpoint(Generic[Query, Body]):
+class Endpoint(msgspec.Struct, Generic[Query, Body], frozen=True):
     """One method of one path. If `handler` is None, `app.py` answers, because the endpoint streams its data or needs no thread.
 
     answers: status -> the struct of the JSON, or a description of a body that is not JSON. notes: status -> a remark on the
@@ -63,7 +61,7 @@ class Endpoint(Generic[Query, Body]):
     body: JsonBody[Body] | None = None
     body_limit: int = SMALL
     errors: tuple[int, ...] = ()
-    notes: Mapping[int, str] = field(default_factory=dict)
+    notes: Mapping[int, str] = msgspec.field(default_factory=dict)
     media_type: str = "application/json"
     group: str = "Topologies"
     #: Whether a POST changes nothing, so that it is not recorded as a change.

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from msgspec import structs
+
 from squall.api.answers import WorkerEntry
 from squall.cluster.counters import ProcessLoad
 from squall.cluster.records import Placement, WorkerReport
@@ -39,7 +41,7 @@ def entry_of(
         state=state,
         restarts=incarnation.restart,
         memory_limit=None if limit is None else int(limit) * _MEGABYTE,
-        **({} if used is None else vars(used)),
+        **({} if used is None else structs.asdict(used)),
     )
 
 

@@ -8,7 +8,6 @@ Must not know: commands, when a topology's steps are checked.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -119,7 +118,7 @@ class TopologySteps:
         view = view_of(self.registry, record, self.assigner.supervisors.keys())
         if record.state in (KILLED, REBALANCING, REPLACING):
             # The counters are read after the reports, so they are at least as new: other threads update them meanwhile.
-            return dataclasses.replace(view, silent=self.counters.silent(record.id))
+            return replace(view, silent=self.counters.silent(record.id))
         return view
 
     def _on_trial(self, view: LifecycleView, now: float) -> LifecycleView:
@@ -135,11 +134,11 @@ class TopologySteps:
             event, opened = (None, False) if report is None else (report.fact, report.opened)
             trial = with_start(trial, place.worker, event, opened)
         if record.state == INACTIVE:
-            trial = dataclasses.replace(trial, since=None)
+            trial = replace(trial, since=None)
         elif progress.is_up(view):
             trial = observed(trial, self._evidence(view), now)
         trials[record.id] = trial
-        return dataclasses.replace(view, trial=trial)
+        return replace(view, trial=trial)
 
     def _evidence(self, view: LifecycleView) -> Evidence:
         reports = map(view.report_of, view.workers)

@@ -8,9 +8,9 @@ Must not know: callers, how a version returns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from nimbus.lifecycle import states
@@ -25,8 +25,7 @@ from squall.reports.events import Event
 BY_OPERATOR: Final = "an operator rolled it back"
 
 
-@dataclass(frozen=True)
-class EndedTrial:
+class EndedTrial(msgspec.Struct, frozen=True):
     """A trial that an operator has ended. `version`: the id of the version that was on trial; `back`: the version that returns;
     `state`: its state then."""
 

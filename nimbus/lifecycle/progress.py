@@ -17,9 +17,9 @@ Must not know: the store, how a decision is carried out.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from nimbus.lifecycle import states
@@ -31,8 +31,7 @@ from squall.reports.events import Event
 ANSWER_SECS: Final = 2.0
 
 
-@dataclass(frozen=True)
-class LifecycleView:
+class LifecycleView(msgspec.Struct, frozen=True):
     """All that is known about a topology at one moment."""
 
     record: TopologyRecord

@@ -38,6 +38,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from nimbus.lifecycle import states
@@ -209,8 +210,7 @@ def _found(part: str, records: RecordSet[TopologyRecord], name: str) -> Found:
         return Event("unreadable", part=part, error=str(error))
 
 
-@dataclass(frozen=True)
-class ReplaceTerms:
+class ReplaceTerms(msgspec.Struct, frozen=True):
     """A site's terms for new versions. timeout_secs: within which a version has to prove that it runs; versions_kept: how many
     earlier versions are kept."""
 

@@ -14,9 +14,10 @@ Must not know: the store, how counters arrive, how a version is rolled back.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from squall.reports.events import Event, subject
 
@@ -36,8 +37,7 @@ class TrialOutcome(Enum):
     BAD = "its tuples fail"
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(msgspec.Struct, frozen=True):
     """What the tasks of a version have done since it took over."""
 
     #: Tuples that spouts emitted.
@@ -69,26 +69,26 @@ class Evidence:
         calls of bolts count; tuples that are pending are not waited for."""
         if not self.executed:
             return self
-        return replace(self, acked=self.executed - self.raised, failed=self.raised + self.failed, pending=0)
+        return msgspec.structs.replace(
+            self, acked=self.executed - self.raised, failed=self.raised + self.failed, pending=0
+        )
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """Consecutive errors of one worker at its start that are the same."""
 
     error: Event
     first_attempt: int
 
 
-@dataclass(frozen=True)
-class Trial:
+class Trial(msgspec.Struct, frozen=True):
     """What the leader remembers of the trial of one version."""
 
     evidence: Evidence = Evidence()
     #: When a settled attempt was first seen, on the leader's clock; None: there is none yet.
     since: float | None = None
     #: Worker -> its last errors at a start.
-    starts: Mapping[str, Start] = field(default_factory=dict)
+    starts: Mapping[str, Start] = msgspec.field(default_factory=dict)
     #: The error that repeated itself `SAME_ERRORS` times.
     repeated: Event | None = None
 
@@ -101,7 +101,7 @@ def observed(trial: Trial, evidence: Evidence, now: float) -> Trial:
     since = trial.since
     if since is None and any(evidence.attempts):
         since = now
-    return replace(trial, evidence=evidence, since=since)
+    return msgspec.structs.replace(trial, evidence=evidence, since=since)
 
 
 def with_start(trial: Trial, worker: str, event: Event | None, opened: bool) -> Trial:
@@ -109,13 +109,15 @@ def with_start(trial: Trial, worker: str, event: Event | None, opened: bool) -> 
     worker says nothing about the version.
     """
     if opened or event is None or not _is_own_fault(event):
-        return replace(trial, starts={name: start for name, start in trial.starts.items() if name != worker})
+        return msgspec.structs.replace(
+            trial, starts={name: start for name, start in trial.starts.items() if name != worker}
+        )
     error = subject(event)
     last = trial.starts.get(worker)
     if last is None or last.error != error or event.attempt < last.first_attempt:
         last = Start(error, event.attempt)
     repeated = event if event.attempt - last.first_attempt + 1 >= SAME_ERRORS else trial.repeated
-    return replace(trial, starts={**trial.starts, worker: last}, repeated=repeated)
+    return msgspec.structs.replace(trial, starts={**trial.starts, worker: last}, repeated=repeated)
 
 
 def outcome_of(trial: Trial, now: float, deadline: float | None) -> TrialOutcome:

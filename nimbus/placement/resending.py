@@ -9,8 +9,9 @@ Must not know: HTTP, files, values.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from squall.api.letters import LetterEntry
 from squall.cluster.records import Placement, TopologyRecord
@@ -24,16 +25,14 @@ class PassingReason(str):
     """Why a letter cannot be sent again now; it can be when tasks run again, or a host is back."""
 
 
-@dataclass(frozen=True)
-class Recipient:
+class Recipient(msgspec.Struct, frozen=True):
     """The task that sends a letter again, and its supervisor."""
 
     supervisor: str
     task: int
 
 
-@dataclass(frozen=True)
-class SpoutTasks:
+class SpoutTasks(msgspec.Struct, frozen=True):
     """The tasks of a spout, or of a bolt, that can send letters again, by supervisor; or `why` there are none."""
 
     tasks: Mapping[str, Sequence[int]]

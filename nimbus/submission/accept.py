@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec import structs
@@ -177,4 +177,4 @@ def _with_kept(submission: Submission, there: TopologyRecord | None) -> Submissi
     components = [component.id for component in submission.topology.components]
     options = kept_by(there.set_options, submission.options, components)
     conf, own = with_options(submission.conf, submission.component_confs, options)
-    return replace(submission, conf=conf, component_confs=own, options=options)
+    return structs.replace(submission, conf=conf, component_confs=own, options=options)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec import structs
 
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
@@ -38,8 +38,7 @@ MOST_OF_A_CLOCK: Final = 3_000_000_000
 _END_OF_ID: Final = re.compile("-[0-9]{1,12}-[0-9]{1,12}")
 
 
-@dataclass(frozen=True)
-class Restoration:
+class Restoration(msgspec.Struct, frozen=True):
     """A topology to restore. `bundles`: version -> the file with its bundle; the `ended` have none."""
 
     key: str
@@ -166,4 +165,4 @@ def as_restored(restoration: Restoration, now: float, time: float) -> Restoratio
     others = (None if each is None else adapted(each) for each in (restoration.waiting, restoration.replaced))
     waiting, replaced = others
     topology = structs.replace(adapted(restoration.topology), submission=restoration.key)
-    return replace(restoration, topology=topology, waiting=waiting, replaced=replaced)
+    return structs.replace(restoration, topology=topology, waiting=waiting, replaced=replaced)

@@ -6,8 +6,9 @@ Pure functions over values. Must not know: how supervisors are asked.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from squall.cluster.records import SupervisorRecord
 from squall.stores.paths import LOCAL, InvalidPath, check_path, folder_of, scheme_of
@@ -15,8 +16,7 @@ from topology_api.epoch_rules import STATE_PATH
 from topology_api.errors import InvalidConfig
 
 
-@dataclass(frozen=True)
-class HostSight:
+class HostSight(msgspec.Struct, frozen=True):
     """What is known of one host. `sees`: whether it sees the folder that another one has; None: not known, and `why`."""
 
     host: str

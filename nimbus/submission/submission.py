@@ -6,15 +6,15 @@ Must not know: requests, the life cycle of a topology.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from squall.cluster.records import SetOptions
 from squall.packages.versions import minor
 from topology_api.topology import Topology
 
 
-@dataclass(frozen=True)
-class Submission:
+class Submission(msgspec.Struct, frozen=True):
     """A topology to run. In `conf` and in each of `component_confs`, all layers of settings are already merged.
 
     key: chosen by the submitter; requests with the same key are the same submission ("": no key). files: the topology's files,
@@ -32,11 +32,11 @@ class Submission:
     component_confs: Mapping[str, Mapping[str, object]]
     active: bool = True
     key: str = ""
-    files: Mapping[str, str] = field(default_factory=dict)
-    versions: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = msgspec.field(default_factory=dict)
+    versions: Mapping[str, str] = msgspec.field(default_factory=dict)
     replace: bool = False
     wait_secs: float | None = None
-    options: SetOptions = field(default_factory=SetOptions)
+    options: SetOptions = msgspec.field(default_factory=SetOptions)
     reset_options: bool = False
     by: str = ""
     repeats: str = ""

@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from squall.epoch_status import EpochReport
+from squall.exact_structs import build_type_info
 from squall.reports.error_reports import ErrorReport
 from squall.reports.histogram import LatencyHistogram
 from squall.status import TaskLoad, UndecidedTuples
@@ -153,8 +154,7 @@ class ComponentCounters:
         return counters
 
 
-@dataclass(frozen=True)
-class ProcessLoad:
+class ProcessLoad(msgspec.Struct, frozen=True):
     """What a worker process uses. cpu: cores, on the average of the last ten seconds (None: unknown yet); rss: bytes of
     resident memory."""
 
@@ -164,8 +164,7 @@ class ProcessLoad:
     threads: int = 0
 
 
-@dataclass(frozen=True)
-class WorkerCounters:
+class WorkerCounters(msgspec.Struct, frozen=True):
     """The counters of one worker since it began. `number` rises with each reading of the same worker. `reports`: the latest
     errors of the user's code.
     """
@@ -265,3 +264,6 @@ def _metric_as_json(value: Any) -> Any:
 
 def _metric_from_json(value: Any) -> Any:
     return LatencyHistogram.from_dict(value) if isinstance(value, dict) else plain(value)
+
+
+build_type_info(ProcessLoad)

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Generic
 
+import msgspec
+
 from squall.cluster import paths
 from squall.cluster.records import BadRecord, R, Record, decode, encode
 from squall.cluster.store import Conflict, Store, checked_path, write_over
@@ -24,8 +26,7 @@ from topology_api.wording import shown
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class _Known:
+class _Known(msgspec.Struct, frozen=True):
     data: bytes
     version: int
     #: The record in `data`; None if the bytes are not a record.

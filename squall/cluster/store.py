@@ -23,9 +23,10 @@ Must not know: what the values mean (`squall.cluster.records`), where they live 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Final, Protocol, runtime_checkable
+
+import msgspec
 
 from topology_api.errors import SquallError
 
@@ -82,8 +83,7 @@ class TooBig(StoreError):
     """A value that is too large for the store."""
 
 
-@dataclass(frozen=True)
-class Guard:
+class Guard(msgspec.Struct, frozen=True):
     """A value and the version that it must still have for a write to be done."""
 
     path: str

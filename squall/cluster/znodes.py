@@ -15,8 +15,9 @@ from __future__ import annotations
 import enum
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from squall.cluster.store import Conflict, Exists, Guard, StoreError, above
 
@@ -24,8 +25,7 @@ from squall.cluster.store import Conflict, Exists, Guard, StoreError, above
 ANY: Final = -1
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """The metadata of a node."""
 
     version: int
@@ -35,24 +35,21 @@ class Node:
     owner: int
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """Go on only if the node is at this version."""
 
     path: str
     version: int
 
 
-@dataclass(frozen=True)
-class Make:
+class Make(msgspec.Struct, frozen=True):
     """Make a node without data where there is none."""
 
     path: str
     ephemeral: bool = False
 
 
-@dataclass(frozen=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """Change the data of a node that is at this version."""
 
     path: str
@@ -60,8 +57,7 @@ class Write:
     version: int
 
 
-@dataclass(frozen=True)
-class Remove:
+class Remove(msgspec.Struct, frozen=True):
     """Remove a node that is at this version and has nothing below it."""
 
     path: str

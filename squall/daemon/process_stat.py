@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 
-@dataclass(frozen=True)
-class Stat:
+
+class Stat(msgspec.Struct, frozen=True):
     """A process's state at the time of reading."""
 
     pid: int

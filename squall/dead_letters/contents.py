@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 from zlib import crc32
 
@@ -36,8 +36,7 @@ class BadLetters(SquallError):
     """Bytes that are not dead letters, or values that cannot be decoded."""
 
 
-@dataclass(frozen=True)
-class KeptLetter:
+class KeptLetter(msgspec.Struct, frozen=True):
     """A letter with its encoded values."""
 
     letter: DeadLetter

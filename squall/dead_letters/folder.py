@@ -21,13 +21,14 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall import guarded_files
 from squall.atomic_files import TEMPORARY, sync_folder, write_bytes
@@ -62,8 +63,7 @@ class LettersBusy(SquallError):
     """Another process changes the files at the moment."""
 
 
-@dataclass(frozen=True)
-class LetterFile:
+class LetterFile(msgspec.Struct, frozen=True):
     """A file of letters. `stamp` changes with its content."""
 
     name: str
@@ -97,6 +97,8 @@ class LetterFolder:
     def add(self, letters: Collection[KeptLetter], now: float, acked: bool = False) -> str:
         """Write letters into a new file, and return its name when they are on the disk. Raises `OSError`."""
         make_private_folder(self.path)
+        import secrets  # rare: a worker starts faster without it
+
         name = f"{int(now * 1000)}-{secrets.token_hex(4)}{ACKED if acked else KEPT}"
         write_bytes(self.path, name, encode(letters), 0o600, durable=True)
         sync_folder(self.path.parent)
@@ -269,7 +271,7 @@ def _read(path: Path, acked: bool) -> tuple[list[KeptLetter], str]:
         return [], ""
     letters, damage = decode(data)
     if acked:
-        letters = [replace(each, letter=replace(each.letter, acked=True)) for each in letters]
+        letters = [msgspec.structs.replace(each, letter=replace(each.letter, acked=True)) for each in letters]
     sound = [each for each in letters if ID.fullmatch(each.letter.id)]
     if len(sound) < len(letters):
         damage = damage or "a letter without an id"

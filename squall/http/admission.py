@@ -13,8 +13,9 @@ from __future__ import annotations
 import ipaddress
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 #: Unknown connections of one address; `squall.http.unknown.per.address` sets a different number.
 PER_ADDRESS: Final = 32
@@ -29,8 +30,7 @@ _NOTICE_EVERY: Final = 60.0
 ADDRESS, UNKNOWN, FULL = "address", "unknown", "full"
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """What is logged of closed connections: how many since the last notice, and why and for whom the last one."""
 
     closed: int
@@ -38,8 +38,7 @@ class Notice:
     host: str
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """What happens when a connection arrives. admitted: whether it may stay; evicted: the connection that is closed for it."""
 
     admitted: bool

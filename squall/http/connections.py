@@ -17,11 +17,11 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import h11
+import msgspec
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from squall.http.admission import ADDRESS, FULL, UNKNOWN, Admission, Notice
@@ -49,8 +49,7 @@ class Awaited(enum.Enum):
     TAKING = "that the client reads its answer"
 
 
-@dataclass(frozen=True)
-class Patience:
+class Patience(msgspec.Struct, frozen=True):
     """A wait may last `secs` seconds. With `least`, it may go on for `secs` more seconds each time at least `least` bytes were
     transferred."""
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 import http.client
 import select
 import threading
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from topology_api.errors import SquallError
 
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
 
-@dataclass(frozen=True)
-class Address:
+class Address(msgspec.Struct, frozen=True):
     """The parts of a URL that a connection needs."""
 
     url: str

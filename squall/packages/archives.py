@@ -23,9 +23,10 @@ import os
 import stat
 import tarfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final
+
+import msgspec
 
 from squall.packages.tar_members import MOST_MEMBERS, BadArchive, Member, Members, Names, name_problem
 
@@ -35,8 +36,7 @@ READ: Final = 1024 * 1024
 FILE_MODE, PROGRAM_MODE = 0o644, 0o755
 
 
-@dataclass(frozen=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True):
     """The contents of an archive: its files in order, and their total size in bytes."""
 
     members: tuple[Member, ...]

@@ -6,9 +6,10 @@ Must not know: logs, what is at a path, how it is reached.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall.stores.paths import InvalidPath, check_path
 from topology_api.errors import SquallError
@@ -23,8 +24,7 @@ class BadStart(SquallError):
     """A text that does not say where to begin."""
 
 
-@dataclass(frozen=True)
-class StateStart:
+class StateStart(msgspec.Struct, frozen=True):
     """`path`: the absolute path of a folder with the state of a topology, or "" for the topology's own. `epoch`: its number;
     None: the newest one."""
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import BinaryIO, Final
+
+import msgspec
 
 from topology_api.errors import SquallError
 from topology_api.wording import shown
@@ -55,8 +56,7 @@ class BadArchive(SquallError):
         return f"the archive is refused{place}: {self.reason}"
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A regular file of an archive."""
 
     name: str

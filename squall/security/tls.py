@@ -14,8 +14,9 @@ import ssl
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final, NoReturn
+
+import msgspec
 
 from topology_api.errors import SquallError
 
@@ -34,16 +35,14 @@ class BadCertificate(SquallError):
     """Files for HTTPS that cannot be used."""
 
 
-@dataclass(frozen=True)
-class ServerFiles:
+class ServerFiles(msgspec.Struct, frozen=True):
     """The files of a daemon for HTTPS: the paths of a certificate (with its chain) and of its private key."""
 
     certificate: str
     key: str
 
 
-@dataclass(frozen=True)
-class AtStake:
+class AtStake(msgspec.Struct, frozen=True):
     """What an eavesdropper on a port without TLS does, for the text of the refusal and for the text of the warning."""
 
     refused: str

@@ -15,9 +15,10 @@ from __future__ import annotations
 import shutil
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall.security.private_files import write_private
 from squall.security.tls import BadCertificate, client_context, load_pair
@@ -30,8 +31,7 @@ KEY: Final = "squall.zookeeper.tls.key"
 SUFFIX: Final = ".tls"
 
 
-@dataclass(frozen=True)
-class ClientFiles:
+class ClientFiles(msgspec.Struct, frozen=True):
     """The paths of a daemon's files: the certificates that it trusts, its own certificate, and the key of that."""
 
     ca: str
@@ -86,7 +86,7 @@ def publish(made: ClientFiles | None, address: str, environ: Mapping[str, str]) 
         return False
     target = ClientFiles.within(place)
     try:
-        for source, file in zip(vars(made).values(), vars(target).values()):
+        for source, file in zip(msgspec.structs.astuple(made), msgspec.structs.astuple(target)):
             write_private(file, Path(source).read_text().strip())
     except OSError:  # for example a home that is not writable
         return False
@@ -95,7 +95,7 @@ def publish(made: ClientFiles | None, address: str, environ: Mapping[str, str]) 
 
 def _contents(files: ClientFiles) -> tuple[bytes, ...] | None:
     try:
-        return tuple(Path(path).read_bytes() for path in vars(files).values())
+        return tuple(Path(path).read_bytes() for path in msgspec.structs.astuple(files))
     except OSError:
         return None
 

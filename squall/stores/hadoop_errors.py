@@ -8,8 +8,9 @@ Must not know: which call was made, Py4J.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from squall.stores.files import (
     AbsentFile,
@@ -22,8 +23,7 @@ from squall.stores.files import (
 )
 
 
-@dataclass(frozen=True)
-class Thrown:
+class Thrown(msgspec.Struct, frozen=True):
     """A Java exception, without its causes."""
 
     #: The full name of its class, then the names of its superclasses.

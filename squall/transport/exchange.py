@@ -16,6 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
+
 from squall.clock import Clock
 from squall.transport import effects, wire
 from squall.transport.carrier import CONTROL, DATA, Carrier, Parts
@@ -38,8 +40,7 @@ OWN_PAUSE: Final = 1.5
 LOG_SECONDS: Final = 60.0
 
 
-@dataclass(frozen=True)
-class PeerPlace:
+class PeerPlace(msgspec.Struct, frozen=True):
     """Another worker of the topology: the incarnation of its process, and the address at which it receives."""
 
     incarnation: Incarnation

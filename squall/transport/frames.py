@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
+
 from squall.transport.credit import FrameLimit, ReceiveWindow
 from squall.transport.id_columns import as_ids
 from squall.transport.row_columns import as_rows
@@ -113,8 +115,7 @@ class Batch:
         return roots
 
 
-@dataclass(frozen=True)
-class KeepAlive:
+class KeepAlive(msgspec.Struct, frozen=True):
     """Trees whose tuples wait, unexecuted, at a task: these trees must not time out."""
 
     component: str
@@ -122,16 +123,14 @@ class KeepAlive:
     roots: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class CycleProbe:
+class CycleProbe(msgspec.Struct, frozen=True):
     """Asks a worker, on behalf of a cycle's coordinator, whether the cycle is quiet there."""
 
     cycle: int
     round: int
 
 
-@dataclass(frozen=True)
-class CycleReply:
+class CycleReply(msgspec.Struct, frozen=True):
     """A worker's answer: whether its tasks of the cycle are idle, and how many tuples they sent and executed in the cycle."""
 
     cycle: int
@@ -144,8 +143,7 @@ class CycleReply:
     phase: int = 0
 
 
-@dataclass(frozen=True)
-class CyclePhase:
+class CyclePhase(msgspec.Struct, frozen=True):
     """Declares a cycle quiet for the `phase`-th time."""
 
     cycle: int
@@ -155,8 +153,7 @@ class CyclePhase:
 CycleMessage = CycleProbe | CycleReply | CyclePhase
 
 
-@dataclass(frozen=True)
-class Unsent:
+class Unsent(msgspec.Struct, frozen=True):
     """A tuple that was lost because its values could not be encoded or decoded. A worker sends this to itself only."""
 
     component: str
@@ -177,8 +174,7 @@ class Unsent:
     epoch: int = 0
 
 
-@dataclass(frozen=True)
-class FailureClaim:
+class FailureClaim(msgspec.Struct, frozen=True):
     """What a spout task knows of the failures at a bolt task since its last success."""
 
     #: How many of its tuples failed there that are no suspects; more than `MOST_CLAIMED` are as good as that many.
@@ -237,8 +233,7 @@ class Control:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EpochBarrier:
+class EpochBarrier(msgspec.Struct, frozen=True):
     """The end of an epoch, on all streams of one source task to the tasks of one worker."""
 
     source: int

@@ -8,8 +8,9 @@ Must not know: sockets, what a rewind does.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from squall.transport import channels, effects, wire
 from squall.transport.carrier import DATA, Parts
@@ -149,7 +150,7 @@ class OrderedLink(Link):
             body, further, note = wire.pack_encodable(item, local.codec, local.streams, local.name)
             if note is not None:
                 note.unsent = [
-                    replace(each, rewind=parcel.rewind, epoch=parcel.epoch) for each in note.unsent
+                    structs.replace(each, rewind=parcel.rewind, epoch=parcel.epoch) for each in note.unsent
                 ]
                 out.append(effects.Deliver(note))
             size = len(body) + sum(map(len, further))

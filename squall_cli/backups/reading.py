@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 
@@ -46,8 +45,7 @@ class BadBackup(SquallError):
     """A file that is no backup, or a damaged one, or one that this release cannot read."""
 
 
-@dataclass(frozen=True)
-class Backup:
+class Backup(msgspec.Struct, frozen=True):
     """The content of a backup. `files`: SHA-256 -> the member with the file."""
 
     path: Path

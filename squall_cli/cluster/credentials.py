@@ -12,10 +12,11 @@ Must not know: HTTP, the commands.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
+
+import msgspec
 
 from squall.security.private_files import BadPrivateFile
 from squall.security.tokens import OPTION, VARIABLE, is_this_host, kept_token, read_token, user_place
@@ -30,8 +31,7 @@ class NotItsToken(SquallError):
     """There is a token, but it is not sent to this URL. Nothing was sent."""
 
 
-@dataclass(frozen=True)
-class Credentials:
+class Credentials(msgspec.Struct, frozen=True):
     """The tokens of one command.
 
     urls: the URLs that the command asks. of_site: the URLs in `nimbus.url` of the site's file. insecure: send the token over

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+import msgspec
 from msgspec import Struct, to_builtins
 
 from squall.api.letters import MOST_IDS, LetterEntry, LetterHost, LetterHostsAnswer, LetterPage
@@ -29,8 +30,7 @@ CHANGE_SECS: Final = 60.0
 _OF_A_HOST: Final = ("SupervisorUnreachable", "NotFound", "LettersUnavailable")
 
 
-@dataclass(frozen=True)
-class HeldLetter:
+class HeldLetter(msgspec.Struct, frozen=True):
     """A letter and the host that holds it."""
 
     host: LetterHost

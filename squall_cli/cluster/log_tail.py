@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
+
+import msgspec
 
 from squall.api.answers import LogAnswer
 from squall.reports.log_lines import CONTINUED
@@ -30,8 +32,7 @@ LINE: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) ([A-Z]+) (\S+)
 Ask = Callable[[int, int], "LogAnswer"]
 
 
-@dataclass(frozen=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """One log entry. `text` may have several lines. `time`, `level` and `place` are "" if the log does not have them."""
 
     worker: str
@@ -60,7 +61,9 @@ def entries(worker: str, host: str, lines: Iterable[str]) -> list[LogEntry]:
         if match is not None:
             found.append(LogEntry(worker, host, *match.groups()))
         elif found and found[-1].time:
-            found[-1] = replace(found[-1], text=f"{found[-1].text}\n{line.removeprefix(CONTINUED)}")
+            found[-1] = msgspec.structs.replace(
+                found[-1], text=f"{found[-1].text}\n{line.removeprefix(CONTINUED)}"
+            )
         else:
             found.append(LogEntry(worker, host, "", "", "", line))
     return found

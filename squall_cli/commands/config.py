@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import click
+import msgspec
 
 from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
 from squall.security.redaction import redacted
@@ -27,8 +27,7 @@ from topology_api.options import OPTIONS, defaults
 COLUMNS: Final = [TableColumn[object](head) for head in ("OPTION", "VALUE", "UNIT", "FROM")]
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One current setting. If it applies to only one component, its name begins with the component's name."""
 
     name: str

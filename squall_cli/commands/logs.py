@@ -7,10 +7,11 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec import structs
 
 from squall.api.answers import LogAnswer, PreviousAnswer, WorkerEntry, WorkersAnswer
 from squall.values import TopologyState
@@ -295,11 +296,11 @@ def show(found: Iterable[LogEntry], as_json: bool, whose: str, one_document: boo
     """Print entries. If `whose` is not "", each line begins with the name of its worker or host. As JSON, print one document
     (`one_document`), or one object on a line for each entry."""
     if as_json and one_document:
-        echo_json({"lines": [asdict(entry) for entry in found]})
+        echo_json({"lines": [structs.asdict(entry) for entry in found]})
         return
     for entry in found:
         if as_json:
-            click.echo(json.dumps(asdict(entry)))
+            click.echo(json.dumps(structs.asdict(entry)))
             continue
         prefix = f"{entry.host if whose == 'host' else entry.worker} | " if whose else ""
         style = LEVELS.get(entry.level, "")

@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import IO
 
 import click
+from msgspec import structs
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
@@ -146,7 +146,9 @@ def run_topology(
             raise
         finally:
             view.close()
-        ended = replace(close(cluster, ended, interrupts, logs is not None), folder=folder_of(topology, conf))
+        ended = structs.replace(
+            close(cluster, ended, interrupts, logs is not None), folder=folder_of(topology, conf)
+        )
         if logs is not None:  # what the workers wrote at their end
             text = logs.read(last=True)
             logs.close()

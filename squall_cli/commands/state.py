@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+import msgspec
+from msgspec import structs
 
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json, json_option
 from squall_cli.commands import completion
@@ -69,8 +71,7 @@ class SavedComponent:
         return whole(number) if self.kind == "bolt" else ""
 
 
-@dataclass(frozen=True)
-class StateRow:
+class StateRow(msgspec.Struct, frozen=True):
     """A row of a task."""
 
     component: str
@@ -80,7 +81,7 @@ class StateRow:
     @property
     def shown(self) -> dict[str, Any]:
         """The row as a JSON object."""
-        return {"component": self.component, "task": self.task, **asdict(self.row)}
+        return {"component": self.component, "task": self.task, **structs.asdict(self.row)}
 
     @property
     def value(self) -> str:

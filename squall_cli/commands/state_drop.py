@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, site_settings
 from squall_cli.options.state_path import StateFolder, state_place, topology_folder, webhdfs_option
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 AT_REST: Final = ("COMPLETED", "FAILED")
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """Where the state of a topology is. `running`: the components of the version that runs; None: none runs. `standby`: the
     version that runs again if that one fails its trial; "": none may. `of_standby`: its components; None: they are not known.
     `unknown`: why it is not known what runs."""
@@ -81,7 +80,7 @@ def drop(cluster: ClusterOptions, topology: str, what: str | None, webhdfs: str 
         size = job.drop_state(component, state)
     else:
         job.drop_component(component)
-    done = {**asdict(found), "bytes": size, "folder": str(folder)}
+    done = {**msgspec.structs.asdict(found), "bytes": size, "folder": str(folder)}
     said = f"deleted: {found.what} of {folder.name}: {plural(found.keys, 'key')}, {in_bytes(size)}"
     cluster.answer(done, f"{said} in {plural(found.files, 'snapshot')}")
 
@@ -111,7 +110,7 @@ def find(cluster: ClusterOptions, topology: str, webhdfs: str | None) -> Target:
         return Target(folder, unknown=f"no cluster answers ({error})")
     if found is None or not may_be_same(str(found.folder), str(folder)):
         return Target(folder)
-    return replace(found, folder=folder)
+    return msgspec.structs.replace(found, folder=folder)
 
 
 def may_be_same(one: str, other: str) -> bool:
@@ -138,7 +137,9 @@ def named(cluster: ClusterOptions, name: str, webhdfs: str | None) -> Target:
             f"no topology {name!r} is on the cluster, so it is not known where its state is: give the folder, as in `squall "
             f"state drop /folder/{name}`"
         )
-    return replace(found, folder=topology_folder(str(found.folder), webhdfs or found.folder.webhdfs))
+    return msgspec.structs.replace(
+        found, folder=topology_folder(str(found.folder), webhdfs or found.folder.webhdfs)
+    )
 
 
 def folder_in(settings: Mapping[str, object], name: str) -> StateFolder:

@@ -10,8 +10,9 @@ import json
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from squall.api.answers import ConfigurationsAnswer, LiveStateAnswer, WorkerEntry, WorkersAnswer
 from squall.reports.live_state import LiveRow
@@ -37,8 +38,7 @@ NO_ANSWER: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """What a worker has answered. `why`: why it has not, as a sentence; "": it has."""
 
     worker: WorkerEntry

@@ -10,12 +10,12 @@ import os
 import sys
 import tempfile
 import uuid
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import click
+import msgspec
 
 from squall.packages.travel_rules import NEEDED
 from squall_cli.cluster import cluster_client
@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 WITH_SQUALL: Final = (*NEEDED, "click", "kazoo", "nacl", "rich", "starlette", "uvicorn")
 
 
-@dataclass(frozen=True)
-class SubmitOptions:
+class SubmitOptions(msgspec.Struct, frozen=True):
     """The options and arguments of the command, except the options that name the cluster."""
 
     source: str
@@ -235,7 +234,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     the user's file runs, since the file may change the working directory."""
     source = parse_source(asked.source)
     if source.file is not None:
-        source = replace(source, file=Path(os.path.abspath(source.file)))
+        source = msgspec.structs.replace(source, file=Path(os.path.abspath(source.file)))
     resources = [packing.Resource.parse(text) for text in asked.resource]
     requirements = None if asked.requirements is None else packing.read_requirements(Path(asked.requirements))
     wheels = () if asked.wheels is None else packing.find_wheels(Path(asked.wheels))
@@ -248,7 +247,7 @@ def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:
     confs += [component.conf for component in topology.components]
     confs += layers.overrides.components.values()
     package = packing.gather(source, before, includes, resources, confs)
-    return topology, replace(package, requirements=requirements, wheels=wheels)
+    return topology, msgspec.structs.replace(package, requirements=requirements, wheels=wheels)
 
 
 def made(

@@ -6,10 +6,10 @@ import sys
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import click
+import msgspec
 
 from squall.api.answers import ClusterAnswer
 from squall.epoch_status import EpochStatus
@@ -57,15 +57,14 @@ MOST_COMMITS: Final = 3
 ROOM_FOR_WORKERS: Final = 12
 
 
-@dataclass(frozen=True)
-class ClusterMoment:
+class ClusterMoment(msgspec.Struct, frozen=True):
     """The cluster at one moment, the busiest component first."""
 
     cluster: ClusterAnswer
     busy: tuple[Busy, ...]
     workers: tuple[BusyWorker, ...] = ()
     #: By the names of the topologies that keep their state.
-    epochs: Mapping[str, EpochStatus] = field(default_factory=dict)
+    epochs: Mapping[str, EpochStatus] = msgspec.field(default_factory=dict)
 
     @property
     def rate(self) -> float:
@@ -245,6 +244,6 @@ def picture(moment: ClusterMoment, problem: str, width: int, height: int, tasks:
     foot = (f"and {plural(more, f'less busy {what}')}; " if more > 0 else "") + "Ctrl-C ends"
     if problem:
         foot = f"last known state: {harmless(problem)}"
-    drawn = [*lines_of(replace(made, rows=made.rows[:room]), width), *workers, *below]
+    drawn = [*lines_of(msgspec.structs.replace(made, rows=made.rows[:room]), width), *workers, *below]
     head = cropped(summary(moment), width)
     return [((head, ""),), (), *drawn, (), ((cropped(foot, width), "bad" if problem else "dim"),)]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec import structs
 
 from squall.cluster.zookeeper.server import NoServer, ServerPlan, find_jars, find_java
 from squall.guarded_files import DamagedFile, open_to_change
@@ -128,7 +129,7 @@ def publish(plan: ServerPlan, hosts: list[str]) -> None:
     if made is not None:
         found, what = found and found_tls, "its credentials and certificates"
         names = (zookeeper_tls.CA, zookeeper_tls.CERTIFICATE, zookeeper_tls.KEY)
-        needed += [f"{name}: {path}" for name, path in zip(names, vars(made).values())]
+        needed += [f"{name}: {path}" for name, path in zip(names, structs.astuple(made))]
     finds = f"Daemons of this user on this machine find {what}. Other daemons" if found else "Daemons"
     copies = "a copy of it" if len(needed) == 1 else "copies of them"
     echo(f"{finds} need {', '.join(needed)} ({copies} on other hosts).")

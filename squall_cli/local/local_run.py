@@ -18,6 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from types import FrameType
 
+import msgspec
+
 from local_cluster import LocalCluster, TopologyStatus
 from local_cluster.driver import STOP_SECS
 from squall.dead_letters.letter import DeadLetter
@@ -52,8 +54,7 @@ KILL_SECONDS = 5.0
 STDLIB = os.path.dirname(os.__file__) + os.sep
 
 
-@dataclass(frozen=True)
-class Ended:
+class Ended(msgspec.Struct, frozen=True):
     """How a run ended: "completed", "failed", "drained" (after --seconds), "interrupted" (drained after a signal) or
     "cut off" (without a drain, after a second signal or because user code hung)."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from squall.status import ComponentStatus
 
@@ -25,8 +26,7 @@ def done(component: ComponentStatus) -> int:
     return component.emitted if component.kind == "spout" else component.executed
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(msgspec.Struct, frozen=True):
     """A count, and the moment at which its last change was seen."""
 
     number: int

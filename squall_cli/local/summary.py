@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from squall.dead_letters.letter import DeadLetter
 from squall.reports.error_reports import STARTING
@@ -37,8 +38,7 @@ OUTCOMES = {
 }
 
 
-@dataclass(frozen=True)
-class Trees:
+class Trees(msgspec.Struct, frozen=True):
     """The trees of a topology by outcome. `failed`: failed for good; `left`: cut off by the end, or still open."""
 
     acked: int
@@ -180,7 +180,9 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
         "reason": reason,
         "state": status.state,
         "seconds": ended.seconds,
-        "trees": {name: number for name, number in vars(trees).items() if name != "first_failure"},
+        "trees": {
+            name: number for name, number in msgspec.structs.asdict(trees).items() if name != "first_failure"
+        },
         "first_failure": trees.first_failure or None,
         "dead_letters": len(ended.letters),
         "executed": total,

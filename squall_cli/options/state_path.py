@@ -5,11 +5,11 @@ Must not know: what is in the folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 
 from squall.packages.state_paths import HDFS
 from squall.stores.paths import InvalidPath, check_path
@@ -26,8 +26,7 @@ webhdfs_option = click.option(
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StateFolder:
+class StateFolder(msgspec.Struct, frozen=True):
     """The folder of one topology: `name` below `above`."""
 
     above: str

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from squall.api.answers import TopologyAnswer, WorkerEntry
 from squall.dead_letters.letter import undone
 from squall.reports.error_reports import STARTING, raised
@@ -33,8 +35,7 @@ ROLLBACK_SECS: Final = 20.0
 HAND_OVER_SECS: Final = 20.0
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """The progress that one status shows. `stages`: the new stages, one line each; `now`: the thing for which the topology
     still waits."""
 

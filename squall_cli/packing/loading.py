@@ -13,12 +13,12 @@ import inspect
 import os
 import sys
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import click
+import msgspec
 
 from squall.packages.ours import OURS
 from topology_api.builder import TopologyBuilder
@@ -41,8 +41,7 @@ class CannotLoad(SquallError):
     """The user's file does not define a topology. The text gives the reason and the place in the file."""
 
 
-@dataclass(frozen=True)
-class SourceName:
+class SourceName(msgspec.Struct, frozen=True):
     """A parsed FILE[:NAME] or package.module[:NAME]. `file` is None for a module on Python's path."""
 
     file: Path | None

@@ -16,9 +16,10 @@ import importlib.machinery
 import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall.packages.archives import BadArchive, digest_of, pack
 from squall.packages.tar_members import name_problem
@@ -33,8 +34,7 @@ CODE, WHEELS, REQUIREMENTS = "code", "wheels", "requirements"
 HOOKS: Final = "topology.auto.task.hooks"
 
 
-@dataclass(frozen=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True):
     """A data file or folder, and its name beside the submitted file (None: its own name)."""
 
     path: Path
@@ -63,17 +63,16 @@ class Resource:
         return cls(Path(os.path.abspath(path)), name)
 
 
-@dataclass(frozen=True)
-class Package:
+class Package(msgspec.Struct, frozen=True):
     """The files that are shipped besides the pickles. `code`: path in the archive -> file."""
 
-    code: Mapping[str, Path] = field(default_factory=dict)
+    code: Mapping[str, Path] = msgspec.field(default_factory=dict)
     requirements: Path | None = None
     wheels: tuple[Path, ...] = ()
     #: Installed libraries that the code imports; these are not shipped.
     libraries: tuple[str, ...] = ()
     #: Modules that the code imports, but that cannot be found here -> `file.py:line`.
-    missing: Mapping[str, str] = field(default_factory=dict)
+    missing: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def summary(self) -> str:
@@ -87,8 +86,7 @@ class Package:
         return ", ".join(parts)
 
 
-@dataclass(frozen=True)
-class Packed:
+class Packed(msgspec.Struct, frozen=True):
     """A file to upload: its purpose, path and SHA-256."""
 
     purpose: str

@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from base64 import b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from msgspec import structs, to_builtins
 
 from squall.api.answers import ConfigurationAnswer, SubmittedAnswer
@@ -49,8 +49,7 @@ class NotSubmitted(SquallError):
     """The cluster refused a topology, or may or may not have accepted it."""
 
 
-@dataclass(frozen=True)
-class OutgoingSubmission:
+class OutgoingSubmission(msgspec.Struct, frozen=True):
     """The name of a topology, the body of the request to Nimbus (a `SubmitRequest`), and the files that are sent before the
     request."""
 

@@ -9,8 +9,9 @@ import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from squall_cli.terminal import formats
 from squall_cli.terminal.tables import TableColumn
@@ -32,8 +33,7 @@ COLUMNS: Final[tuple[TableColumn[SubmissionLeftovers], ...]] = (
 )
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(msgspec.Struct, frozen=True):
     """The leftovers that were found, and whether they were deleted."""
 
     found: Leftovers

@@ -8,8 +8,9 @@ Must not know: terminals, how rates are measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from squall.api.answers import WorkerEntry
 from squall.epoch_status import EpochStatus
@@ -32,8 +33,7 @@ from squall_cli.terminal.load_table import (
 from squall_cli.terminal.tables import Cell, TableColumn, bad_when_some
 
 
-@dataclass(frozen=True)
-class Busy:
+class Busy(msgspec.Struct, frozen=True):
     """One component of one topology at the time `now`, and its rate (None if the rate is not known yet). `shown`: how a line of
     the user's code is shown."""
 
@@ -76,8 +76,7 @@ class Busy:
         return why_idle(self.component, self.shown), "warn" if self.component.undecided else "dim"
 
 
-@dataclass(frozen=True)
-class BusyTask:
+class BusyTask(msgspec.Struct, frozen=True):
     """One task of a component, and the name of its worker."""
 
     of: Busy
@@ -85,8 +84,7 @@ class BusyTask:
     worker: str
 
 
-@dataclass(frozen=True)
-class BusyWorker:
+class BusyWorker(msgspec.Struct, frozen=True):
     """A worker of a topology."""
 
     topology: str

@@ -8,8 +8,10 @@ Must not know: terminals, colours.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from squall.dead_letters.letter import undone
 from squall.status import ComponentStatus
@@ -45,8 +47,7 @@ COLUMNS: Final[tuple[TableColumn[Row], ...]] = (
 IN_FULL: Final = {"EMITTED": 11, "EXECUTED": 11, "ACKED": 11, "FAILED": 9, "RATE/s": 9}
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One component's figures. `rate` is None if the rate is unknown; `count` turns a count into text."""
 
     name: str
@@ -172,10 +173,10 @@ def _table(
     """Return the widest table that fits, and the width of its column for idle reasons (0: it has no such column)."""
     for count, widths in ((_in_full, IN_FULL), (formats.short, {})):
         columns = [
-            replace(column, width=widths.get(column.head, column.width) if running else None)
+            msgspec.structs.replace(column, width=widths.get(column.head, column.width) if running else None)
             for column in COLUMNS
         ]
-        made = table_of(columns, [replace(row, count=count) for row in rows]).without(without)
+        made = table_of(columns, [msgspec.structs.replace(row, count=count) for row in rows]).without(without)
         if total(made.widths) <= width:
             return lines_of(made, width, GAP), IDLE_WIDTH
     return lines_of(made.without(WIDE), width, gap=1, note=not running), 0

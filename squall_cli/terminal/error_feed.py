@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from squall.reports.error_reports import STARTING, ErrorReport, gist
 from squall.status import TopologyStatus
@@ -24,8 +26,7 @@ from squall.status import TopologyStatus
 Place = tuple[str, str, str, str]
 
 
-@dataclass(frozen=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True):
     """The errors of one component: their number, and the newest error."""
 
     component: str

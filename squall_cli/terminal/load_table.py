@@ -7,8 +7,10 @@ Must not know: terminals, colours, clusters, this machine's clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from squall.api.answers import WorkerEntry
 from squall.status import ComponentStatus, TaskLoad
@@ -26,8 +28,7 @@ GREW_MUCH: Final = 100 * 2**20
 NEAR_LIMIT: Final = 0.8
 
 
-@dataclass(frozen=True)
-class LoadRow:
+class LoadRow(msgspec.Struct, frozen=True):
     """The load of one component, or of one of its tasks, at the time `now`. `shown`: the name or the task's number."""
 
     shown: str

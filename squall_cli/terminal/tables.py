@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import IO, Any, Final, Generic, TypeVar
+
+import msgspec
 
 from squall_cli.terminal.formats import columns_of, cropped, short
 from squall_cli.terminal.lines import NO_LIMIT, Line, Piece, harmless, width_of, write_lines
@@ -26,8 +27,7 @@ SHORTEST: Final = 20
 _BREAK: Final = re.compile(r"[^\S ]+")
 
 
-@dataclass(frozen=True)
-class TableColumn(Generic[T]):
+class TableColumn(msgspec.Struct, Generic[T], frozen=True):
     """A column of a table. `cell` makes the cell of a row. `elastic`: the column may be cut, but not below the width
     `shortest`. `rank`: columns with the highest rank are dropped first; 0: never. `width`: a fixed width, to which longer cells
     are cut."""
@@ -41,8 +41,7 @@ class TableColumn(Generic[T]):
     width: int | None = None
 
 
-@dataclass(frozen=True)
-class Table:
+class Table(msgspec.Struct, frozen=True):
     """Columns, and rows with a cell for each column."""
 
     columns: tuple[TableColumn[Any], ...]

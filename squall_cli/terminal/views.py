@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import IO, Protocol
 
+import msgspec
+
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.terminal import formats
 from squall_cli.terminal.component_table import why_idle, with_left
@@ -18,8 +20,7 @@ from squall_cli.terminal.error_feed import troubles
 from squall_cli.terminal.lines import write
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """A running topology at one moment. `seconds`: since submission; `rates`: tuples per second by component; `left`: the
     seconds that are left for the drain, None before the drain."""
 

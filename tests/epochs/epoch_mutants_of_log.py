@@ -5,7 +5,6 @@ Must not know: which mutants there are, how they are found.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from msgspec.structs import replace as with_fields
@@ -180,7 +179,7 @@ def any_rewind(old: Any) -> Any:
     """The coordinator follows messages of other rewind numbers."""
 
     def method(self: Coordinator, task: str, message: Any, now: float) -> Any:
-        return old(self, task, replace(message, rewind=self.view.rewind), now)
+        return old(self, task, with_fields(message, rewind=self.view.rewind), now)
 
     return method
 
@@ -253,7 +252,7 @@ def sweep_more(old: Any) -> Any:
 
 def keep_no_chains(old: Any) -> Any:
     """Kept are the files that commits name, not those on which these build."""
-    return lambda self: replace(old(self), since={})
+    return lambda self: with_fields(old(self), since={})
 
 
 def keep_less(old: Any) -> Any:
@@ -262,7 +261,7 @@ def keep_less(old: Any) -> Any:
     def method(self: Coordinator) -> SweepFiles:
         found: SweepFiles = old(self)
         newest = {file.name for file in files_of(self).values()}
-        return replace(found, kept=found.kept - newest, since={})
+        return with_fields(found, kept=found.kept - newest, since={})
 
     return method
 

@@ -5,8 +5,9 @@ Must not know: which mutants there are, how they are found.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from worker.epochs.in_memory import InMemory
 from worker.state.history import StateHistory, StateMark
@@ -27,7 +28,7 @@ def without_link(old: Any) -> Any:
     """The next changes are written as if they were on top of the snapshot before."""
 
     def method(self: InMemory, *args: Any) -> Any:
-        self.held = {epoch: replace(held, link=None) for epoch, held in self.held.items()}
+        self.held = {epoch: structs.replace(held, link=None) for epoch, held in self.held.items()}
         return old(self, *args)
 
     return method

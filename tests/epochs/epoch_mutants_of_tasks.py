@@ -6,8 +6,9 @@ Must not know: which mutants there are, how they are found.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
+
+from msgspec import structs
 
 from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
@@ -77,7 +78,7 @@ def older_restore(old: Any) -> Any:
         if message.rewind < self.rewind:
             if isinstance(message, RestoreTask):
                 return self.restore(message)
-            message = replace(message, rewind=self.rewind)
+            message = structs.replace(message, rewind=self.rewind)
         return old(self, message)
 
     return method
@@ -343,7 +344,7 @@ def own_token(old: Any) -> Any:
     def method(self: Showing) -> Any:
         show = old(self)
         if isinstance(show, ReadToken | WriteRows):
-            return replace(show, index=0)
+            return structs.replace(show, index=0)
         return show
 
     return method

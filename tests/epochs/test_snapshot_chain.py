@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
 
 import msgspec
 import pytest
@@ -120,7 +119,9 @@ def test_what_a_kept_commit_builds_upon_is_not_swept() -> None:
     assert swept == [names[1], names[2], names[3], other]
     for commit in folder.commits[-3:]:
         read_chain(commit.files["count/0"], folder.read)
-    newer = replace(sweep_of(folder.commits[-1:], 9, 8))  # a rewind came, and only the whole one is kept
+    newer = msgspec.structs.replace(
+        sweep_of(folder.commits[-1:], 9, 8)
+    )  # a rewind came, and only the whole one is kept
     assert removable(newer, folder.files) == [names[epoch] for epoch in range(1, 8)]
 
 

@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from nimbus.submission.parse import read_submission
 from squall.cluster import blobs
 from squall.packages import archives
@@ -105,7 +107,7 @@ def read_description(data: bytes, pickles: Mapping[str, bytes]) -> object:
 def read_body(data: bytes) -> object:
     """A submission as Nimbus accepts it."""
     found = read_submission(json.loads(data))
-    return {**vars(found), "topology": described(found.topology)}
+    return {**structs.asdict(found), "topology": described(found.topology)}
 
 
 def body_of(topology: Topology, **said: Any) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import structs
+
 from squall.transport import columns, wire
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, Control, CyclePhase, CycleProbe, CycleReply, KeepAlive
@@ -129,7 +131,7 @@ def _control_values(control: Control, received: int) -> dict[str, Any]:
         "grants": dict(control.grants),
         "held": [(each.component, each.task, each.roots) for each in control.keep_alives],
         "hurry": control.flush,
-        "cycles": [(kinds[type(each)], tuple(vars(each).values())) for each in control.cycles],
+        "cycles": [(kinds[type(each)], structs.astuple(each)) for each in control.cycles],
         "missing": list(control.missing),
     }
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec import structs
 
 from nimbus.files.housekeeping import kept_files, needed_files
 from nimbus.leader.master import Nimbus
@@ -108,7 +109,7 @@ class Life:
         """Let the version return that was replaced last; return the id of the new version."""
         present = self.record()
         version = chosen(present, earlier_versions(self.registry, "words", present.id), None)
-        submission = replace(repetition(version, get_bundle(self.inner, version.id)), key=key)
+        submission = structs.replace(repetition(version, get_bundle(self.inner, version.id)), key=key)
         ids: list[str] = []
         self.does(lambda: ids.append(self.nimbus.submit(submission).id))
         return ids[-1]

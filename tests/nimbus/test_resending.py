@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from msgspec import convert, to_builtins
+from msgspec import convert, structs, to_builtins
 from msgspec.structs import replace as with_fields
 
 from nimbus.placement.resending import (
@@ -115,7 +114,7 @@ def test_only_values_that_run_no_code_move_to_another_host() -> None:
     assert recipient_of(LETTER, 0, "s1", tasks, {"s1"}) == "lines runs on s2, s3, which is away"
     why = recipient_of(with_fields(LETTER, codec="pickle"), 0, "s1", tasks, {"s1", "s2"})
     assert isinstance(why, str) and "they do not leave supervisor s1, and lines runs on s2, s3 only" in why
-    assert recipient_of(LETTER, 0, "s1", replace(tasks, why="no"), {"s1"}) == "no"
+    assert recipient_of(LETTER, 0, "s1", structs.replace(tasks, why="no"), {"s1"}) == "no"
 
 
 @pytest.mark.parametrize(

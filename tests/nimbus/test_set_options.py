@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nimbus.leader.master import Nimbus
 from nimbus.placement.tasks import count_tasks
@@ -50,13 +50,13 @@ def test_a_rebalance_is_recorded_and_one_without_changes_is_not() -> None:
 def submission(count: int = 1, **changes: Any) -> Submission:
     topology = a_topology("words", 1, count)
     own: dict[str, dict[str, object]] = {each.id: dict(defaults()) for each in topology.components}
-    return replace(Submission(topology, dict(defaults()), own), **changes)
+    return structs.replace(Submission(topology, dict(defaults()), own), **changes)
 
 
 def with_set(options: SetOptions, **changes: Any) -> Submission:
     made = submission(**changes)
     conf, own = with_options(made.conf, made.component_confs, options)
-    return replace(made, conf=conf, component_confs=own, options=options)
+    return structs.replace(made, conf=conf, component_confs=own, options=options)
 
 
 @pytest.fixture

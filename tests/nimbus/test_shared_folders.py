@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from msgspec import structs
 
@@ -40,7 +38,7 @@ def test_one_host_or_one_worker_asks_no_host() -> None:
 def test_a_host_that_does_not_see_the_folder_refuses_and_one_of_which_nothing_is_known_does_not() -> None:
     there = HostSight("alpha", "s1", True)
     away = HostSight("gamma", "s3", None, "no answer")
-    require_shared("words", "file:///state", "/state", [there, replace(there, host="beta"), away])
+    require_shared("words", "file:///state", "/state", [there, structs.replace(there, host="beta"), away])
     require_shared("words", "file:///state", "/state", [away])
     with pytest.raises(InvalidConfig) as refused:
         require_shared("words", "file:///state", "/state", [there, HostSight("beta", "s2", False), away])

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from nimbus.lifecycle.trial import Evidence
 from nimbus.submission.submission import Submission
@@ -138,7 +139,7 @@ def test_a_submission_with_more_tasks_than_key_groups_is_refused() -> None:
         Scenario().nimbus.submit(Submission(topology, few, {}))
     more = Submission(topology, {**AT_A_PATH, "topology.state.groups": 2}, {})
     Scenario().nimbus.submit(more)
-    set_later = replace(more, options=SetOptions(parallelism={"count": 3}))
+    set_later = structs.replace(more, options=SetOptions(parallelism={"count": 3}))
     with pytest.raises(InvalidConfig, match="would have 3 tasks"):
         Scenario().nimbus.submit(set_later)
 

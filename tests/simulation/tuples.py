@@ -16,6 +16,8 @@ from random import Random
 from typing import Any, Final, NoReturn
 from unittest import mock
 
+from msgspec import structs
+
 from squall.cluster.blobs import read_bundle
 from squall.transport.carrier import Parts
 from squall.transport.exchange import Exchange
@@ -372,7 +374,7 @@ class TupleProgram:
 
 def simulated_plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
     """The plan of a worker for which calls take no time."""
-    return replace(plan_of(orders, topology, directory), calls_an_instant=CALLS_AN_INSTANT)
+    return structs.replace(plan_of(orders, topology, directory), calls_an_instant=CALLS_AN_INSTANT)
 
 
 @contextmanager

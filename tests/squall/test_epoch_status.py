@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.epoch_status import EpochReport, EpochWait, LeadReport, SlowTask, status_of
 
@@ -32,12 +34,12 @@ def test_the_last_coordinator_is_remembered_until_the_next_one_reports() -> None
     assert found is not None and (found.number, found.age) == (19, 2.0)
     new = status_of(LEAD, [EpochReport(LeadReport(9, 19, rewinds=3))], 100.0)
     assert new is not None and (new.rewinds, new.age) == (3, None)
-    old = status_of(replace(LEAD, rewind=12, number=21), [EpochReport(LEAD)], 100.0)
+    old = status_of(structs.replace(LEAD, rewind=12, number=21), [EpochReport(LEAD)], 100.0)
     assert old is not None and old.number == 21, "a coordinator that has not heard that another one leads"
 
 
 def test_an_epoch_that_does_not_end_names_its_tasks_those_with_a_reason_first() -> None:
-    lead = replace(
+    lead = structs.replace(
         LEAD, step="alignment", since=90.0, waiting=(("newest", 7), ("count", 4), ("count", 5)), more=3
     )
     why = EpochWait("alignment", 91.0, "no barrier from words[1]", "count", 5)
@@ -71,7 +73,7 @@ def test_what_several_workers_wait_for_is_said_once_since_the_first() -> None:
 
 
 def test_reports_travel_unchanged_and_cost_nothing_without_epochs() -> None:
-    report = EpochReport(replace(LEAD, waiting=(("count", 4),)), (EpochWait("store", 1.0, "away"),))
+    report = EpochReport(structs.replace(LEAD, waiting=(("count", 4),)), (EpochWait("store", 1.0, "away"),))
     count = ComponentCounters(keys=0, parked=2)
     words = ComponentCounters(uncommitted=7)
     sent = WorkerCounters({"count": count, "words": words}, (), 3, epochs=report)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from squall.epoch_status import EpochStatus
 from squall.reports.error_reports import ErrorReport
@@ -85,10 +86,10 @@ def test_a_failed_topology_shows_its_report_in_full_unless_it_was_shown() -> Non
         REPORT, frames=('File "/home/me/words.py", line 12, in execute', "  code", "caused by it")
     )
     over = ended("failed", error=report.render())
-    over = replace(over, status=replace(over.status, errors=(REPORT, replace(report, times=3))))
+    over = structs.replace(over, status=replace(over.status, errors=(REPORT, replace(report, times=3))))
     _, reason = exit_status(over, allow_failures=True)
     assert reason == f"topology 't' failed:\n{report.render()}"
-    _, reason = exit_status(replace(over, reported=True), allow_failures=True)
+    _, reason = exit_status(structs.replace(over, reported=True), allow_failures=True)
     head = "b[2] of topology 't': execute() raised ValueError: 4"
     assert reason == f"topology 't' failed:\n{head}\n  at {report.place}"
 
@@ -99,10 +100,10 @@ def test_a_message_of_several_lines_is_shown_in_full_once_and_then_by_its_end() 
     head = "b[2] of topology 't': prepare() raised TableMismatch: another table:"
     lines = ["    - column a", "    - column b", "    Write to another folder."]
     over = ended("failed", error=report.render())
-    over = replace(over, status=replace(over.status, errors=(report,)))
+    over = structs.replace(over, status=replace(over.status, errors=(report,)))
     _, reason = exit_status(over, allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, *lines])
-    _, reason = exit_status(replace(over, reported=True), allow_failures=True)
+    _, reason = exit_status(structs.replace(over, reported=True), allow_failures=True)
     assert reason == "\n".join(["topology 't' failed:", head, "    ... (in full above)", lines[-1]])
 
 
@@ -145,7 +146,7 @@ def test_the_summary_has_the_number_of_dead_letters_and_the_first_reasons() -> N
         kept_letter(number, failure=Failure("failed", "b", number, text, 3)).letter
         for number, text in enumerate(errors)
     ]
-    found = replace(ended("completed", FAILED), letters=letters)
+    found = structs.replace(ended("completed", FAILED), letters=letters)
     lines = [plain(line) for line in summary_lines(found, 100)]
     assert lines[-5:] == [
         "  6 dead letters, kept until the end of this run:",
@@ -229,7 +230,9 @@ def test_a_component_that_could_not_be_opened_and_did_nothing_is_no_success() ->
     unopened = replace(REPORT, component="words", call="open")
     idle = replace(SPOUT, emitted=0, acked=0, failed=0, pending=0)
     stopped = ended("drained", idle)
-    stopped = replace(stopped, status=replace(stopped.status, errors=(unopened,), components={"words": idle}))
+    stopped = structs.replace(
+        stopped, status=replace(stopped.status, errors=(unopened,), components={"words": idle})
+    )
     assert exit_status(stopped, False) == (1, "words never started; its last error is above")
     started = replace(stopped.status, components={"words": replace(idle, emitted=3)})
-    assert exit_status(replace(stopped, status=started), False) == (0, None)
+    assert exit_status(structs.replace(stopped, status=started), False) == (0, None)

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from squall.status import ComponentStatus, TopologyStatus
 from squall_cli.local.rates import WINDOW, Rates
@@ -91,7 +92,7 @@ def test_no_line_of_a_table_is_wider_than_the_window(rows: list[Row], width: int
 
 @given(ROWS)
 def test_the_columns_do_not_move_while_the_numbers_grow(rows: list[Row]) -> None:
-    small = [replace(row, component=replace(row.component, emitted=0, acked=0)) for row in rows]
+    small = [structs.replace(row, component=replace(row.component, emitted=0, acked=0)) for row in rows]
     assert live_table(rows, 80, 9)[0] == live_table(small, 80, 9)[0]
 
 

@@ -7,9 +7,10 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from nimbus.submission.submission import Submission
 from squall.cluster.memory import InMemoryStore
@@ -42,7 +43,7 @@ class Cluster:
         settings = SupervisorSettings(
             state=self.tmp / name, host=name, slots=2, limits=Timeouts(stop=5.0), command=fake_command
         )
-        return replace(settings, **changes)
+        return structs.replace(settings, **changes)
 
     def start(self, name: str = "s1", **changes: Any) -> SupervisorDaemon:
         """Start a daemon, and wait until it is registered."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from supervisor.plan import (
     FIRST_DELAY,
@@ -49,11 +50,13 @@ def test_the_table_has_an_action_for_every_phase_and_every_wish() -> None:
     [
         pytest.param(HERE, None, [Action.START], id="wanted, not there"),
         pytest.param(None, None, [], id="neither wanted nor there"),
-        pytest.param(replace(HERE, stop=True), None, [], id="what is to end is not started for it"),
+        pytest.param(structs.replace(HERE, stop=True), None, [], id="what is to end is not started for it"),
         pytest.param(HERE, ALIVE, [], id="wanted and alive"),
         pytest.param(None, ALIVE, [Action.STOP], id="alive and not wanted"),
-        pytest.param(replace(HERE, stop=True), ALIVE, [Action.STOP], id="its topology has ended"),
-        pytest.param(replace(HERE, version=2), ALIVE, [Action.STOP], id="another version of it is wanted"),
+        pytest.param(structs.replace(HERE, stop=True), ALIVE, [Action.STOP], id="its topology has ended"),
+        pytest.param(
+            structs.replace(HERE, version=2), ALIVE, [Action.STOP], id="another version of it is wanted"
+        ),
         pytest.param(HERE, replace(ALIVE, life="found"), [Action.ADOPT], id="found and wanted"),
         pytest.param(None, replace(ALIVE, life="found"), [Action.ADOPT], id="found, not wanted: first ours"),
         pytest.param(HERE, replace(ALIVE, life="dead"), [Action.BURY], id="died"),
@@ -118,7 +121,7 @@ def test_a_worker_is_signalled_until_it_has_read_its_orders_but_not_before_it_ca
 
 
 def test_a_worker_starts_after_the_previous_one_has_left_the_slot() -> None:
-    wanted = {W2: replace(HERE, version=2)}
+    wanted = {W2: structs.replace(HERE, version=2)}
     leaving = replace(ALIVE, told_to_stop=99.0)
     assert plan(wanted, {W1: leaving}, NOW, LIMITS) == []
     assert plan(wanted, {W1: replace(leaving, life="dead")}, NOW, LIMITS) == [(Action.BURY, W1)]
@@ -129,7 +132,7 @@ def test_a_worker_starts_after_the_previous_one_has_left_the_slot() -> None:
 
 
 def test_a_worker_in_another_slot_delays_no_start() -> None:
-    wanted = {W2: replace(HERE, version=2, slot=1)}
+    wanted = {W2: structs.replace(HERE, version=2, slot=1)}
     assert (Action.START, W2) in plan(wanted, {W1: replace(ALIVE, told_to_stop=99.0)}, NOW, LIMITS)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import replace
+
+from msgspec import structs
 
 from squall.worker_files import read_heartbeat, read_orders
 from supervisor.agent import Supervisor
@@ -141,7 +142,7 @@ def test_a_worker_being_started_when_the_supervisor_died_is_found_by_its_mark(
     directory = next(path.parent for path in (hosts.state / "s1").rglob("process.json") if "w1" in str(path))
     started = read_started(directory)
     assert started is not None
-    write_started(directory, replace(started, pid=0, started=0))
+    write_started(directory, structs.replace(started, pid=0, started=0))
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: hosts.pids() == pids, "no second one is started beside it")
     assert hosts.link.notes() == []
@@ -159,7 +160,7 @@ def test_a_worker_about_to_be_started_when_the_supervisor_died_gets_the_next_num
     assert started is not None
     os.kill(pids["w1"], signal.SIGKILL)
     reap(pids["w1"])
-    write_started(directory, replace(started, pid=0, started=0))
+    write_started(directory, structs.replace(started, pid=0, started=0))
     hosts.supervisors.append(hosts.make("s1"))
     hosts.until(lambda: (report := hosts.report("w1")) is not None and report.incarnation == (1, 1))
     hosts.until(lambda: hosts.pids().keys() == {"w1", "w2"})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 from unittest.mock import Mock
 
@@ -68,14 +67,14 @@ def test_orders_contain_the_values_of_the_store_and_the_supervisor() -> None:
 
 def test_orders_of_a_version_on_trial_say_so_in_a_form_that_older_workers_ignore() -> None:
     on_trial = orders_for(
-        replace(VIEW, record=structs.replace(RECORD, replaces="words-0-0")), OWN, AROUND, {}
+        structs.replace(VIEW, record=structs.replace(RECORD, replaces="words-0-0")), OWN, AROUND, {}
     )
     assert ON_TRIAL in on_trial.conf and ON_TRIAL not in orders_for(VIEW, OWN, AROUND, {}).conf
     assert user_conf(on_trial) == RECORD.conf
 
 
 def view_of(state: str, id: str = "words-2-0", replaces: str | None = "words-1-0") -> TopologyView:
-    return replace(
+    return structs.replace(
         VIEW, record=structs.replace(RECORD, id=id, state=getattr(TopologyState, state), replaces=replaces)
     )
 
@@ -110,12 +109,12 @@ def test_incarnations_are_the_latest_known_ones() -> None:
         "w2": (4, 0),
         "w3": (4, 2),
     }
-    again = replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(4, 3))})
+    again = structs.replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(4, 3))})
     assert incarnations(again, {})["w2"] == (4, 3)
 
 
 def test_incarnations_of_another_placement_of_that_name_do_not_count() -> None:
-    later = replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(3, 9))})
+    later = structs.replace(VIEW, reports={"w2": structs.replace(SAYS, incarnation=Incarnation(3, 9))})
     assert incarnations(later, {"w3": Incarnation(3, 5)}) == {"w1": (2, 0), "w2": (4, 0), "w3": (4, 0)}
 
 
@@ -131,12 +130,14 @@ def test_incarnations_of_another_placement_of_that_name_do_not_count() -> None:
 def test_only_the_process_that_runs_now_is_reached(
     said: WorkerReport, restarts: dict[str, Incarnation]
 ) -> None:
-    view = replace(VIEW, reports={"w2": said})
+    view = structs.replace(VIEW, reports={"w2": said})
     assert orders_for(view, OWN, AROUND, restarts).addresses == {}
 
 
 def test_a_worker_does_not_get_its_own_address() -> None:
-    view = replace(VIEW, reports={"w1": structs.replace(SAYS, worker="w1", incarnation=Incarnation(2, 0))})
+    view = structs.replace(
+        VIEW, reports={"w1": structs.replace(SAYS, worker="w1", incarnation=Incarnation(2, 0))}
+    )
     assert orders_for(view, OWN, AROUND, {}).addresses == {}
 
 
@@ -203,12 +204,16 @@ def test_drained_refers_to_the_present_request_only(changed: dict[str, Any]) -> 
 
 
 def test_two_drains_in_a_row_are_distinguished() -> None:
-    draining = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=10.0))
-    again = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=11.0))
-    killed = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.KILLED, deadline=10.0))
+    draining = structs.replace(
+        VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=10.0)
+    )
+    again = structs.replace(
+        VIEW, record=structs.replace(RECORD, state=TopologyState.REBALANCING, deadline=11.0)
+    )
+    killed = structs.replace(VIEW, record=structs.replace(RECORD, state=TopologyState.KILLED, deadline=10.0))
     occasions = {occasion_of(view) for view in (VIEW, draining, again, killed)}
     assert len(occasions) == 4
-    assert occasion_of(draining) == occasion_of(replace(draining, reports={}))
+    assert occasion_of(draining) == occasion_of(structs.replace(draining, reports={}))
 
 
 # Wanted workers
@@ -226,18 +231,18 @@ def test_the_places_of_a_supervisor_are_wanted_and_no_others() -> None:
         ("words-1-0", "w1"): DesiredState(2, 0, False, 7),
         ("words-1-0", "w3"): DesiredState(4, 1, False, 7),
     }
-    ended = replace(VIEW, record=structs.replace(RECORD, state=TopologyState.FAILED))
+    ended = structs.replace(VIEW, record=structs.replace(RECORD, state=TopologyState.FAILED))
     assert all(want.stop for want in desired_states({"words-1-0": ended}, places).values())
 
 
 def test_a_view_has_the_workers_with_a_place_and_those_that_are_leaving() -> None:
-    view = replace(
+    view = structs.replace(
         VIEW, leaving=Assignment("words-1-0", 4, (Placement("w4", "s1", 2, Incarnation(3, 0), (1,)),))
     )
     assert view.knows("w1", 2) and view.knows("w4", 3)
     assert not view.knows("w1", 3)
     assert not view.knows("w5", 3)
-    assert not replace(VIEW, assignment=None).knows("w1", 2)
+    assert not structs.replace(VIEW, assignment=None).knows("w1", 2)
 
 
 def registry() -> Registry:

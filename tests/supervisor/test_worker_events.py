@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec import structs
 
 from squall.reports.event_text import sentence
 from squall.reports.events import Cause, Event
@@ -43,5 +42,5 @@ def test_a_failed_start_is_no_death() -> None:
         f"{first}; its 2nd failed preparation in 1 s; it is tried again in 2 s\n  | 404",
         f"{first}; its 3rd failed preparation in 3 s; it is tried again in 4 s\n  | 404",
     ]
-    backoff = after_death(replace(backoff, deaths=3), 97.0, 98.0)
+    backoff = after_death(structs.replace(backoff, deaths=3), 97.0, 98.0)
     assert sentence(died(WORKER, SEGV, backoff, 98.0)) == f"{ENDED}; it is started again in 4 s"

@@ -24,7 +24,7 @@ from squall.values import Incarnation, TaskRow
 from tests.carrier_in_memory import LoopbackCarrier, LoopbackNetwork
 from tests.worker.lossy_carrier import Faults, LossyCarrier
 from topology_api import Topology
-from worker.loop.epoch_worker import worker_class
+from worker.loop.kinds import worker_class
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import idle_reason
 from worker.tasks.simulated_async import SimulatedAsync

@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from squall import worker_files
 from squall.cluster.counters import ComponentCounters, WorkerCounters
@@ -214,9 +214,9 @@ def test_repeated_errors_are_published_soon_but_not_at_once(tmp_path: Path) -> N
     beating = Beating(tmp_path)
     beating.beat(100.0)
     flags = beating.heart.flags
-    beating.heart.update(replace(flags, errors=5))
+    beating.heart.update(structs.replace(flags, errors=5))
     assert 100.0 < beating.heart.next_heartbeat < 101.0
-    beating.heart.update(replace(flags, errors=6, ended=True))
+    beating.heart.update(structs.replace(flags, errors=6, ended=True))
     assert beating.heart.next_heartbeat <= 100.0
 
 

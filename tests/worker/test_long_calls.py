@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
-from dataclasses import replace
 from functools import partial
 from types import FrameType
 from typing import Any
+
+from msgspec import structs
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
 from squall.status import TaskLoad
@@ -38,7 +39,7 @@ def test_a_long_call_is_reported_once_with_its_place_and_tuple(monkeypatch: Any)
         "place and tuple are there before the call is reported"
     )
     for _ in range(2):
-        calls.check([replace(call, seconds=4.0)], lambda: {here: sys._getframe()})
+        calls.check([structs.replace(call, seconds=4.0)], lambda: {here: sys._getframe()})
         found = calls.add_to(counters())
         (report,) = found.reports
         load = found.components["count"].loads[4]

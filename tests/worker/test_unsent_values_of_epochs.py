@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from squall.transport.frames import Unsent
 from tests.local_cluster.words_with_state import Pass, expected
@@ -108,7 +108,7 @@ def test_a_tuple_that_turns_out_too_late_not_to_travel_brings_a_rewind(tmp_path:
     late = Unsent(
         "pass", task.id, ("w0", 1), "odd", -1, count, source=source, rewind=before, epoch=passed - 1
     )
-    worker.epochs.unsent(replace(late, rewind=before - 1))  # of before the last rewind: void
+    worker.epochs.unsent(structs.replace(late, rewind=before - 1))  # of before the last rewind: void
     net.run(0.1)
     assert worker.epochs.rewind == before
     worker.epochs.unsent(late)

@@ -27,9 +27,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+import msgspec
 
 from worker.epochs.epoch_facts import EpochFacts
 from worker.epochs.log import (
@@ -118,8 +119,7 @@ class IllegalPhase(Exception):
     """A phase that cannot follow."""
 
 
-@dataclass(frozen=True, slots=True)
-class SendToTask:
+class SendToTask(msgspec.Struct, frozen=True):
     """Send a message to this incarnation of a task."""
 
     task: str
@@ -127,22 +127,19 @@ class SendToTask:
     message: ToTask
 
 
-@dataclass(frozen=True, slots=True)
-class ReadyForChange:
+class ReadyForChange(msgspec.Struct, frozen=True):
     """Spouts have stopped, and their last epoch is committed: the new assignment may be made."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochsEnded:
+class EpochsEnded(msgspec.Struct, frozen=True):
     """The topology is completed or killed: the record stands."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TrimLog:
+class TrimLog(msgspec.Struct, frozen=True):
     """Put this floor, and remove the records that it stands for (`trimming.trim_log`). Nothing waits for it."""
 
     floor: FloorRecord

@@ -19,8 +19,9 @@ Must not know: what is undone, and how; stores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from worker.epochs.records import SnapshotFile
 from worker.epochs.snapshot_files import SnapshotLink, TaskSnapshot, link_to, pack_snapshot, unpack_snapshot
@@ -57,8 +58,7 @@ class NothingToUndo:
 Numbers = Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldSnapshot:
+class HeldSnapshot(msgspec.Struct, frozen=True):
     """A snapshot without its parts."""
 
     #: The files from which it would be read.

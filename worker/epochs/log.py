@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, Final
 
+import msgspec
 from msgspec.structs import replace
 
 from worker.epochs.records import (
@@ -242,35 +243,30 @@ class PutAnswer(Enum):
     UNKNOWN = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class PutRecord:
+class PutRecord(msgspec.Struct, frozen=True):
     """Put a record at a number if there is none, and pass the answer to `LogWriter.put_answered`."""
 
     number: int
     record: LogRecord
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLog:
+class ReadLog(msgspec.Struct, frozen=True):
     """Read all records after a number, and pass them to `LogWriter.records_read`; None if that failed."""
 
     after: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordStands:
+class RecordStands(msgspec.Struct, frozen=True):
     """The writer's own record stands in the log."""
 
     record: LogRecord
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(msgspec.Struct, frozen=True):
     """All records that there are have been read, and nothing is being written."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeadLost:
+class LeadLost(msgspec.Struct, frozen=True):
     """Another coordinator leads; the pending record does not stand, and never will."""
 
 

@@ -8,7 +8,6 @@ Must not know: who sends them, and how.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -184,31 +183,27 @@ def unpack_envelope(data: bytes) -> Envelope:
 # On links, in the order of their tuples.
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(msgspec.Struct, frozen=True):
     """Tuples. Only these take credit."""
 
     rows: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(msgspec.Struct, frozen=True):
     """The end of an epoch: what follows on this link belongs to the next one."""
 
     epoch: int
     last: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class EndMark:
+class EndMark(msgspec.Struct, frozen=True):
     """The sending task has ended: nothing follows on this link."""
 
 
 LinkItem = Rows | Barrier | EndMark
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotMarker:
+class SnapshotMarker(msgspec.Struct, frozen=True):
     """In a task's inbox: all barriers of an epoch are there; the task snapshots when it gets here."""
 
     epoch: int

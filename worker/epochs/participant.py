@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
+import msgspec
+
 from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
 from worker.epochs.alignment import Alignment, InboxItem
 from worker.epochs.emissions import Emissions
@@ -70,29 +72,25 @@ class FrameAdmission(Enum):
     REFUSE = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class StopTask:
+class StopTask(msgspec.Struct, frozen=True):
     """Stop calling user code; drop inbox, outboxes, and what running calls will have done."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadSnapshots:
+class ReadSnapshots(msgspec.Struct, frozen=True):
     """Read these files, and pass their content to `snapshots_read`."""
 
     rewind: int
     files: dict[str, SnapshotFile]
 
 
-@dataclass(frozen=True, slots=True)
-class ReturnInMemory:
+class ReturnInMemory(msgspec.Struct, frozen=True):
     """Pass this snapshot to `snapshots_read`: the task can return to it without its parts."""
 
     rewind: int
     snapshot: TaskSnapshot
 
 
-@dataclass(frozen=True, slots=True)
-class LoadSnapshot:
+class LoadSnapshot(msgspec.Struct, frozen=True):
     """The task is as in this snapshot now; None: it begins with nothing. Do not run yet."""
 
     snapshot: TaskSnapshot | None
@@ -100,27 +98,23 @@ class LoadSnapshot:
     in_memory: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunTask:
+class RunTask(msgspec.Struct, frozen=True):
     """Run."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutInInbox:
+class PutInInbox(msgspec.Struct, frozen=True):
     """Add to the task's inbox."""
 
     items: tuple[InboxItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendBarrier:
+class SendBarrier(msgspec.Struct, frozen=True):
     """Send the barrier to every target that has not got this task's end mark, ahead of what is in outboxes."""
 
     barrier: Barrier
 
 
-@dataclass(frozen=True, slots=True)
-class WriteSnapshot:
+class WriteSnapshot(msgspec.Struct, frozen=True):
     """Write a file, and call `snapshot_written` with its name and digest."""
 
     rewind: int
@@ -128,23 +122,20 @@ class WriteSnapshot:
     data: SnapshotData
 
 
-@dataclass(frozen=True, slots=True)
-class AckEmissions:
+class AckEmissions(msgspec.Struct, frozen=True):
     """Call `ack` of the spout for these message ids."""
 
     ids: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AbortHandle:
+class AbortHandle(msgspec.Struct, frozen=True):
     """Call a staged sink's `abort`: the log says that the epoch is void."""
 
     epoch: int
     handle: Any
 
 
-@dataclass(frozen=True, slots=True)
-class SendToCoordinator:
+class SendToCoordinator(msgspec.Struct, frozen=True):
     """Send a message to the coordinator."""
 
     message: ToCoordinator

@@ -11,7 +11,6 @@ Must not know: the outside, when an epoch counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any
 
@@ -30,16 +29,14 @@ def kept_handle(handle: Any) -> Any:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(handle))
 
 
-@dataclass(frozen=True, slots=True)
-class CommitHandle:
+class CommitHandle(msgspec.Struct, frozen=True):
     """Call a staged sink's `commit`."""
 
     epoch: int
     handle: Any
 
 
-@dataclass(frozen=True, slots=True)
-class WriteRows:
+class WriteRows(msgspec.Struct, frozen=True):
     """In one transaction of the outside: if the token of `index` is `expected`, write the rows and set it to `epoch`."""
 
     epoch: int
@@ -48,15 +45,13 @@ class WriteRows:
     expected: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadToken:
+class ReadToken(msgspec.Struct, frozen=True):
     """Read the token of an index; 0 if there is none."""
 
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class ShowLetters:
+class ShowLetters(msgspec.Struct, frozen=True):
     """Keep dead letters, by their ids."""
 
     epoch: int

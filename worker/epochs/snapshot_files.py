@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -233,8 +232,7 @@ def _another_version(file: SnapshotFile | SnapshotLink, data: bytes) -> BadSnaps
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tail:
+class _Tail(msgspec.Struct, frozen=True):
     """What follows the parts of a file."""
 
     snapshot: TaskSnapshot
@@ -346,8 +344,7 @@ def epoch_of(name: str) -> int:
     return int(name.partition("-")[0])
 
 
-@dataclass(frozen=True, slots=True)
-class SweepFiles:
+class SweepFiles(msgspec.Struct, frozen=True):
     """Remove the files for which `may_remove` returns true."""
 
     #: The files that kept commits name.
@@ -356,7 +353,7 @@ class SweepFiles:
     rewind: int
     epoch: int
     #: "component.index" -> the oldest epoch whose file a kept commit's snapshot of this task builds upon.
-    since: Mapping[str, int] = field(default_factory=dict)
+    since: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def may_remove(self, name: str) -> bool:
         """Return whether no commit needs a file, and none ever can.
@@ -400,7 +397,7 @@ def leftovers(sweep: SweepFiles, names: Iterable[str]) -> list[str]:
         if whole.isdecimal():
             removed = int(whole) <= sweep.rewind
         else:
-            removed = replace(sweep, kept=frozenset()).may_remove(whole)
+            removed = msgspec.structs.replace(sweep, kept=frozenset()).may_remove(whole)
         if removed:
             found.append(name)
     return found

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
 from msgspec import Struct
 
 from squall.exact_structs import build_type_info
@@ -107,8 +108,7 @@ class BlockBuilder:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedBlock:
+class PlacedBlock(msgspec.Struct, frozen=True):
     """A block, and where it is in the file."""
 
     start: int

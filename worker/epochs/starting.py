@@ -5,14 +5,13 @@ Must not know: stores, coordinators.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from worker.epochs.log import LogView
 from worker.epochs.records import CommitRecord, StartPoint
 
 
-@dataclass(frozen=True, slots=True)
-class FetchStart:
+class FetchStart(msgspec.Struct, frozen=True):
     """Copy the snapshots of an epoch of another log into this store, and pass a commit that names them to `Coordinator.claim`.
     None: its last commit."""
 
@@ -20,8 +19,7 @@ class FetchStart:
     epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class NoSuchEpoch:
+class NoSuchEpoch(msgspec.Struct, frozen=True):
     """The submission is to begin with an epoch that is not kept. `kept`: those that are. Nothing follows."""
 
     epoch: int

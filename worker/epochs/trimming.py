@@ -33,9 +33,9 @@ Must not know: stores (the caller makes the calls), what records lead to.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from worker.epochs.log import PutAnswer
@@ -52,8 +52,7 @@ MOST_REMOVED: Final = 1_000
 _Found = TypeVar("_Found")
 
 
-@dataclass(frozen=True, slots=True)
-class PutNumbered:
+class PutNumbered(msgspec.Struct, frozen=True):
     """Put a file of a folder if there is none of its number; the answer is whether there was none."""
 
     folder: str
@@ -61,23 +60,20 @@ class PutNumbered:
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ListNumbers:
+class ListNumbers(msgspec.Struct, frozen=True):
     """List a folder. The answer is: number -> when the file was written, in seconds since 1970."""
 
     folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReadNumbered:
+class ReadNumbered(msgspec.Struct, frozen=True):
     """Read a file of a folder. The answer is its content; None: there is none."""
 
     folder: str
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRun:
+class ReadRun(msgspec.Struct, frozen=True):
     """Read the records after a number, up to the first that is not there. The answer is a list; None: records went meanwhile.
     Raises BadLog."""
 
@@ -86,16 +82,14 @@ class ReadRun:
     many: bool
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveNumbers:
+class RemoveNumbers(msgspec.Struct, frozen=True):
     """Remove files of a folder, as far as they are there."""
 
     folder: str
     numbers: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MarkTrimmed:
+class MarkTrimmed(msgspec.Struct, frozen=True):
     """Replace the first record by a mark."""
 
 

@@ -17,14 +17,11 @@ from typing import Any
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import (
     BatchBolt,
-    Bolt,
     Context,
     EmitError,
     Grouping,
     GroupingError,
-    StagedSink,
     StatefulBolt,
-    TokenSink,
 )
 from worker.errors.reports import ErrorReport, failure_text
 from worker.loop.call_marks import CallMarks
@@ -37,20 +34,10 @@ from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import BoltEmitter, SpoutEmitter
-from worker.tasks.epoch_async import EpochAsyncTask
-from worker.tasks.epoch_batch import EpochBatchTask
-from worker.tasks.epoch_bolt import EpochBoltTask
-from worker.tasks.epoch_emitter import EpochSpoutEmitter
-from worker.tasks.epoch_sink import EpochSinkTask
-from worker.tasks.epoch_spout import EpochSpoutTask, ObservedEpochSpoutEmitter
-from worker.tasks.holding import HoldingEmitter
-from worker.tasks.keeping import KeepingEmitter, KeepingTask, ObservedKeepingEmitter, RichBoltTask
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import AsyncDriver
 from worker.tasks.scratch import make_scratch
 from worker.tasks.spout import SpoutTask
-from worker.tasks.staged_sink import StagedSinkTask
-from worker.tasks.stateful_bolt import StatefulBoltTask, positions_of
 from worker.tasks.task import Task, TaskSetup
 from worker.tracking.dead_letters import LetterKeeper, MemoryLetters
 from worker.tracking.ids import GENERATION_BITS
@@ -169,8 +156,9 @@ def build_spout(
     tracker = Tracker(task, timeout, environment.now(), first)
     tracker.acking = bool(conf["topology.acking"])
     if plan.has_epochs:
-        repeating = ObservedEpochSpoutEmitter if observed else EpochSpoutEmitter
-        made: SpoutTask = EpochSpoutTask(setup, repeating(setup.spec.id, task, outputs, random, tracker))
+        from worker.loop.state_build import build_epoch_spout
+
+        made = build_epoch_spout(setup, outputs, random, tracker, observed)
     else:
         kind = hooks.ObservedSpoutEmitter if observed else SpoutEmitter
         made = SpoutTask(setup, kind(setup.spec.id, task, outputs, random, tracker))
@@ -187,6 +175,10 @@ def build_bolt(
     plan, component = environment.plan, setup.spec.id
     inputs = BoundedInputs(plan.end_sources(component), component in plan.cycle_of)
     if plan.has_epochs or isinstance(setup.instance, StatefulBolt):
+        from worker.loop.state_build import (
+            build_holding_bolt,  # only topologies with state need these modules
+        )
+
         return build_holding_bolt(environment, setup, inputs, outputs, random, observed)
     kind = hooks.ObservedBoltEmitter if observed else BoltEmitter
     emitter = kind(component, setup.context.task, outputs, random)
@@ -196,50 +188,6 @@ def build_bolt(
         runner, wake = environment.async_runner, environment.wake
         return AsyncBoltTask(setup, emitter, inputs, runner=runner, wake=wake)
     return BoltTask(setup, emitter, inputs)
-
-
-def build_holding_bolt(
-    environment: TaskEnvironment,
-    setup: TaskSetup,
-    inputs: BoundedInputs,
-    outputs: Outputs,
-    random: Random,
-    observed: bool,
-) -> BoltTask:
-    """Build a task whose calls are all or nothing."""
-    plan, component, instance = environment.plan, setup.spec.id, setup.instance
-    kind = kind_with_epochs(instance) if plan.has_epochs else StatefulBoltTask
-    plain: type[HoldingEmitter] = HoldingEmitter
-    seen: type[HoldingEmitter] = hooks.ObservedHoldingEmitter
-    if issubclass(kind, KeepingTask):
-        plain, seen = KeepingEmitter, ObservedKeepingEmitter
-    emitter = (seen if observed else plain)(component, setup.context.task, outputs, random)
-    positions = positions_of(plan.topology, component, instance)
-    stateful: StatefulBoltTask
-    if issubclass(kind, EpochAsyncTask):
-        runner, wake = environment.async_runner, environment.wake
-        stateful = kind(setup, emitter, inputs, positions, runner=runner, wake=wake)
-    else:
-        stateful = kind(setup, emitter, inputs, positions)
-    for observer in plan.observers:
-        if hasattr(observer, "watch_states"):
-            stateful.watch = watch = observer.watch_states(stateful.table)
-            stateful.execute = watch.traced(stateful.execute)
-            stateful.instance.on_timer = watch.traced(stateful.instance.on_timer)  # type: ignore[method-assign]
-    return stateful
-
-
-def kind_with_epochs(bolt: Bolt) -> type[StatefulBoltTask]:
-    """Return the class of the tasks of a bolt in a topology with epochs."""
-    sinks = ((TokenSink, EpochSinkTask), (StagedSink, StagedSinkTask))
-    for base, kind in sinks:
-        if isinstance(bolt, base):
-            return kind
-    if isinstance(bolt, BatchBolt):
-        return EpochBatchTask
-    if inspect.iscoroutinefunction(bolt.execute):
-        return EpochAsyncTask
-    return EpochBoltTask if bolt.auto_ack else RichBoltTask
 
 
 def build_outputs(

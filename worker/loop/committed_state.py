@@ -12,6 +12,8 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from squall.stores.files import AbsentFile
 from topology_api import SquallError
 from topology_api.wording import listed
@@ -33,8 +35,7 @@ class MissingSnapshot(BadSnapshot):
     """A file that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class KeptEpoch:
+class KeptEpoch(msgspec.Struct, frozen=True):
     """An epoch whose snapshots are kept."""
 
     record: CommitRecord

@@ -10,10 +10,11 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Collection
-from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any, Final
+
+from msgspec import structs
 
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.transport.frames import Control, EpochFrame, Unsent
@@ -126,7 +127,7 @@ class EpochWorker(Worker):
 
     def replan(self, plan: WorkerPlan) -> None:
         """Begin from the last commit, with new task objects."""
-        plan = replace(plan, groups=self.plan.groups)
+        plan = structs.replace(plan, groups=self.plan.groups)
         self.lead = None
         self.lead_reason = "the tasks were placed again"
         names = self.plan.names
@@ -134,7 +135,9 @@ class EpochWorker(Worker):
         kept = [spout for spout in kept if spout.id in plan.tasks_here]
         self.close_tasks(kept)
         for spout in kept:
-            spout.epochs = replace(spout.epochs, names=plan.names)  # its tuples may go to further tasks now
+            spout.epochs = structs.replace(
+                spout.epochs, names=plan.names
+            )  # its tuples may go to further tasks now
         self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)
@@ -300,7 +303,7 @@ class EpochWorker(Worker):
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
                     fresh, self.fresh = self.fresh, False
-                    plan = replace(self.plan, groups=message.groups)
+                    plan = structs.replace(self.plan, groups=message.groups)
                     if plan.key_groups != self.plan.key_groups:
                         self.divide_as(plan, fresh)
                         continue
@@ -459,8 +462,3 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
         ),
         row,
     )
-
-
-def worker_class(plan: WorkerPlan) -> type[Worker]:
-    """Return the kind of worker that a plan needs."""
-    return EpochWorker if plan.has_epochs else Worker

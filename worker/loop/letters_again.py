@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from squall.dead_letters.letter import DeadLetter
 from squall.field_names import missing_fields, of_which_no, positions_by_name
@@ -31,8 +32,7 @@ if TYPE_CHECKING:
 LATE_SECS: Final = 86_400.0
 
 
-@dataclass(frozen=True)
-class LetterAgain:
+class LetterAgain(msgspec.Struct, frozen=True):
     """A letter that is sent again, and what decodes its values."""
 
     letter: DeadLetter
@@ -52,6 +52,10 @@ class LettersAgain:
         self.asked: set[tuple[int, str]] = set()
         #: Returns whether a task runs on this host, whose files its worker sees.
         self.is_here: Callable[[int], bool] = lambda task: True
+
+    def send_again(self, task: int, letter: DeadLetter, load: Callable[[], tuple[Any, ...]]) -> None:
+        """Add a letter that is to be sent again to a task, and what decodes its values. May be called from any thread."""
+        self.found.append((task, LetterAgain(letter, load)))
 
     def step(self) -> bool:
         """Do what is due; return whether anything was done. To be called while the tasks run."""

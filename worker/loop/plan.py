@@ -5,9 +5,10 @@ Must not know: queues, user code, clocks.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+import msgspec
 
 from squall.packages.state_paths import StateStart
 from squall.transport.credit import frame_limits
@@ -22,8 +23,7 @@ from worker.routing.key_groups import GroupRange, range_of
 from worker.tasks.task import TaskLimits
 
 
-@dataclass(frozen=True)
-class WorkerPlan:
+class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
     """Everything that one worker needs to run its tasks."""
 
     worker: str
@@ -36,13 +36,13 @@ class WorkerPlan:
     directory: str
     seed: int = 0
     #: Objects that watch the tasks; see `worker.tasks.hooks`.
-    observers: tuple[Any, ...] = field(default=())
+    observers: tuple[Any, ...] = msgspec.field(default=())
     #: Spout tasks that had finished before this worker was started; they are not opened again.
     finished: frozenset[int] = frozenset()
     #: In simulated time, where calls take no time: the most calls of next_tuple within one instant. None: no limit.
     calls_an_instant: int | None = None
     #: Which process of the worker this is; see `squall.cluster.records.Placement`.
-    incarnation: Incarnation = field(default=Incarnation(0, 0))
+    incarnation: Incarnation = msgspec.field(default=Incarnation(0, 0))
     #: The version of the assignment. A process that stays has its incarnation from an earlier one.
     version: int = 0
     #: Which submission of the topology this is.

@@ -8,7 +8,8 @@ tasks have changed. If a component's number of tasks changed, all its tasks are 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from squall.transport.in_flight import SentBatch
 from worker.loop.build import build_outputs
@@ -17,8 +18,7 @@ from worker.tasks.bolt import BoltTask
 from worker.tasks.task import Task
 
 
-@dataclass(frozen=True)
-class Reassignment:
+class Reassignment(msgspec.Struct, frozen=True):
     """The difference between two assignments, as seen from one worker."""
 
     before: WorkerPlan

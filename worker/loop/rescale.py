@@ -13,8 +13,9 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from topology_api import StateError, StatefulBolt, Topology
 from topology_api.epoch_rules import other_groups_problem
@@ -35,8 +36,7 @@ from worker.tasks.fitting import ANOTHER_PATH
 AS_BEFORE = "start it with the numbers of tasks that it had until a later commit, then rebalance it"
 
 
-@dataclass(frozen=True)
-class Rescale:
+class Rescale(msgspec.Struct, frozen=True):
     """The numbers of tasks now, and those of a commit. Empty `before`: nothing is committed. `groups`: into how many groups the
     commit has divided the keys of stateful bolts; 0: an earlier release has written it, without groups."""
 
@@ -223,8 +223,7 @@ class Rescale:
         return [*([old] if old < count else []), *new]
 
 
-@dataclass(frozen=True)
-class KeyShare:
+class KeyShare(msgspec.Struct, frozen=True):
     """The keys of one of several tasks. `groups`: into how many groups they are divided; 0: they are not."""
 
     index: int

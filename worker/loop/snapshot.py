@@ -14,13 +14,10 @@ from typing import Final
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
-from worker.loop.epoch_worker import EpochWorker
+from worker.loop.kinds import epochs_of
 from worker.loop.worker import Worker
-from worker.tasks import parked_verdicts
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
-from worker.tasks.epoch_bolt import EpochBoltTask
-from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.spout_verdicts import undecided
 from worker.tasks.task import Task
@@ -56,8 +53,9 @@ def worker_counters(worker: Worker) -> WorkerCounters:
     for component, dropped in dict(worker.links.dropped).items():
         components[component].dropped = dropped
     reports = tuple(report for log in worker.errors.values() for report in list(log.kept))
-    epochs = worker.telling.report() if isinstance(worker, EpochWorker) else None
-    return WorkerCounters(components, reports, number, epochs=epochs)
+    epochs = epochs_of(worker)
+    told = None if epochs is None else epochs.telling.report()
+    return WorkerCounters(components, reports, number, epochs=told)
 
 
 def add_task(counters: ComponentCounters, task: Task) -> None:
@@ -85,23 +83,44 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         return
     growth = worker.environment.growth
     counters.loads[task.id] = replace(load_of(task), grew=None if growth is None else growth.of(task.id))
-    if isinstance(task, EpochBoltTask):
-        counters.parked += len(task.parking.parked)
-        if task.keys is not None:
-            counters.keys = (counters.keys or 0) + task.keys
-        add_undecided(counters, task, parked_verdicts.undecided(task))
+    epochs = epochs_of(worker)
+    if epochs is not None:
+        add_uncommitted(counters, task)
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
-        if isinstance(task, EpochSpoutTask):
-            counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
         add_undecided(counters, task, undecided(task))
-        store = worker.calls.waits_for if isinstance(worker, EpochWorker) else ""
+        store = None if epochs is None else epochs.calls.waits_for
         reason = idle_reason(task, store) or held_up_by(task, worker.running)
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
     elif reason := task.waits_for:
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
+
+
+def add_uncommitted(counters: ComponentCounters, task: Task) -> None:
+    """Add what one task of a topology with epochs has beyond its tuples: parked ones, keys, emissions without a commit."""
+    from worker.tasks import parked_verdicts
+    from worker.tasks.epoch_bolt import EpochBoltTask
+    from worker.tasks.epoch_spout import EpochSpoutTask
+
+    if isinstance(task, EpochBoltTask):
+        counters.parked += len(task.parking.parked)
+        if task.keys is not None:
+            counters.keys = (counters.keys or 0) + task.keys
+        add_undecided(counters, task, parked_verdicts.undecided(task))
+    elif isinstance(task, EpochSpoutTask):
+        counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
+
+
+def held_by_epochs(task: SpoutTask, store: str) -> str:
+    """Return why a spout of a topology with epochs may not emit; "" if epochs do not hold it up."""
+    from worker.tasks.epoch_spout import EpochSpoutTask
+
+    assert isinstance(task, EpochSpoutTask)
+    if task.waits_for_commit:
+        return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
+    return "waits for a cycle" if task.held else ""
 
 
 def add_undecided(counters: ComponentCounters, task: Task, tried: Undecided | None) -> None:
@@ -154,9 +173,9 @@ def load_of(task: Task) -> TaskLoad:
     )
 
 
-def idle_reason(task: SpoutTask, store: str = "") -> str:
+def idle_reason(task: SpoutTask, store: str | None = None) -> str:
     """Return why a spout does not emit, in words for users; "" if it emits. `store`: why the store of the state does not take
-    what is written."""
+    what is written, or ""; None: the topology has no epochs."""
     if not task.opened:
         return "not open yet"
     if task.letters.waits is not None:
@@ -169,10 +188,8 @@ def idle_reason(task: SpoutTask, store: str = "") -> str:
         return ""
     if task.blocked:
         return "backpressure"
-    if isinstance(task, EpochSpoutTask) and task.waits_for_commit:
-        return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
-    if isinstance(task, EpochSpoutTask) and task.held:
-        return "waits for a cycle"
+    if store is not None and (reason := held_by_epochs(task, store)):
+        return reason
     if task.at_limit():
         return "pending limit" if task.full() else "waiting for replays"
     waits = task.now() < task.wait.not_before

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from topology_api import SquallError
 from topology_api.wording import listed
@@ -28,8 +29,7 @@ MOST_COMMITS: Final = 10_000
 TRIES: Final = 100
 
 
-@dataclass(frozen=True)
-class Dropped:
+class Dropped(msgspec.Struct, frozen=True):
     """What was deleted, or would be. `keys`: those that had the state in the last commit, as far as it can be read. `files`: of
     all kept epochs."""
 

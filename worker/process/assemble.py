@@ -12,9 +12,9 @@ import faulthandler
 import gc
 import logging
 import os
-import platform
 import shutil
 import signal
+import sys
 import threading
 import traceback
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from squall.values import Incarnation
 from squall.worker_files import Orders
 from topology_api import SquallError
 from topology_api.options import port_range
-from worker.loop.epoch_worker import EpochWorker, worker_class
+from worker.loop.kinds import epochs_of, worker_class
 from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.loop.worker import Worker
@@ -190,8 +190,8 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
         letters = Letters(Path(root), worker, daemon.wall_clock.time_of, sockets.wake)
         worker.environment.letters = letters.keeper_of
         daemon.heartbeat.letters = letters
-        if isinstance(worker, EpochWorker):
-            worker.again.is_here = lambda task: supervisor_of(daemon.orders, task) == orders.supervisor
+        if (epochs := epochs_of(worker)) is not None:
+            epochs.again.is_here = lambda task: supervisor_of(daemon.orders, task) == orders.supervisor
     return daemon
 
 
@@ -232,7 +232,7 @@ def announce(daemon: Daemon) -> None:
         version,
         restarts,
         os.getpid(),
-        platform.python_version(),
+        sys.version.partition(" ")[0],
     )
     data, control = daemon.exchange.carrier.address
     _log.info("tasks: %s; receives tuples at %s and control messages at %s", tasks or "none", data, control)

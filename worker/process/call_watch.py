@@ -14,9 +14,10 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType
 from typing import Final
+
+import msgspec
 
 from worker.errors.reports import is_ours
 from worker.loop.worker import Worker
@@ -29,8 +30,7 @@ YOUNG_SECONDS: Final = 1.0
 LONGEST_GAP: Final = 2.0
 
 
-@dataclass(frozen=True)
-class UserCall:
+class UserCall(msgspec.Struct, frozen=True):
     """A running call of user code, as far as it has been watched."""
 
     task: Task

@@ -15,9 +15,11 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Final, NoReturn, Protocol
+
+from msgspec import structs
 
 from squall import worker_files
 from squall.cluster.counters import WorkerCounters
@@ -392,7 +394,7 @@ class Daemon:
         if (growth := worker.environment.growth) is not None:
             growth.share_out(list(worker.tasks.values()), worker.running, self.lease.now())
         counters = with_wall_clock(worker_counters(worker), self.wall_clock)
-        return replace(counters, process=self.meter.read())
+        return structs.replace(counters, process=self.meter.read())
 
     def send_keep_alives(self, trees: bool) -> None:
         """Show the peers that the worker lives while the loop is inside a call; with `trees`, also keep alive the trees that

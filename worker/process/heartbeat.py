@@ -15,8 +15,10 @@ import shutil
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Protocol
+
+import msgspec
 
 from squall import worker_files
 from squall.cluster.counters import WorkerCounters
@@ -52,8 +54,7 @@ FILES_SECONDS: Final = 3.0
 MOST_OUTPUT: Final = 10_000_000
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(msgspec.Struct, frozen=True):
     """The loop's report on the worker at one moment."""
 
     orders: int
@@ -145,7 +146,7 @@ class Heartbeat:
     def update(self, flags: Flags) -> None:
         """Publish the flags of the loop: at once, or soon if only the number of errors has changed."""
         before, self.flags = self.flags, flags
-        if replace(flags, errors=0) == replace(before, errors=0):
+        if msgspec.structs.replace(flags, errors=0) == msgspec.structs.replace(before, errors=0):
             self.next_heartbeat = min(self.next_heartbeat, self.last_heartbeat + ERROR_SECONDS)
             return
         self.next_heartbeat = 0.0
@@ -247,7 +248,7 @@ class Heartbeat:
         counters = self.long_calls.add_to(self.loop.counters())
         if counters.process is not None and not self.ending:
             self.watch_memory(counters.process.rss)
-        counted = replace(counters, number=0).to_bytes()
+        counted = msgspec.structs.replace(counters, number=0).to_bytes()
         executing = None if call is None else (call.task.spec.id, call.task.id, round(call.seconds, 3))
         self.number += 1
         failed: OSError | None = None
@@ -260,7 +261,7 @@ class Heartbeat:
                 # Even on a full disk the heartbeat can be written. But it must not report `ended` before the counters are
                 # written.
                 failed = error
-                flags = replace(flags, ended=False)
+                flags = msgspec.structs.replace(flags, ended=False)
         try:
             worker_files.write(self.loop.directory, worker_files.HEARTBEAT, self.heartbeat(flags, executing))
         except OSError as error:
@@ -319,7 +320,7 @@ class Heartbeat:
 
     def heartbeat(self, flags: Flags, executing: tuple[str, int, float] | None) -> WorkerHeartbeat:
         """Return the heartbeat with these flags."""
-        reported = {name: value for name, value in vars(flags).items() if name != "errors"}
+        reported = {name: value for name, value in msgspec.structs.asdict(flags).items() if name != "errors"}
         return WorkerHeartbeat(
             pid=self.process,
             started=self.began,

@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import structs
+
 from squall.dead_letters.contents import KeptLetter, as_text_only, size_of, values_of, with_values
 from squall.dead_letters.folder import RESEND, LetterFolder, folder_name, on_disk
 from squall.dead_letters.letter import DeadLetter
 from topology_api.errors import SquallError
-from worker.loop.epoch_worker import EpochWorker
-from worker.loop.letters_again import LetterAgain
+from worker.loop.kinds import epoch_bolt, epochs_of
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp, NotKept
@@ -185,7 +185,7 @@ class LetterFiles:
         try:
             with self.folder.locked():  # an operator may send it again at this moment
                 back = replace(kept.letter, note=why, heir="", task=task or kept.letter.task)
-                self.folder.add([replace(kept, letter=back)], self.wall_clock())
+                self.folder.add([structs.replace(kept, letter=back)], self.wall_clock())
                 self.folder.remove_resend(self.task, id)
         except (OSError, SquallError) as error:
             _log.warning("dead letter %s cannot be put back: %s", id, error)
@@ -264,7 +264,9 @@ class Letters:
         mark = stat.st_ino, stat.st_mtime_ns
         every = dict(self.worker.tasks)
         tasks: dict[int, Task] = {
-            id: task for id, task in every.items() if isinstance(task, SpoutTask | EpochBoltTask)
+            id: task
+            for id, task in every.items()
+            if isinstance(task, SpoutTask) or epoch_bolt(self.worker, task) is not None
         }
         if mark == self.mark and tasks == self.tasks:
             return
@@ -286,8 +288,9 @@ class Letters:
             if isinstance(sender, SpoutTask):
                 sender.letters.to_resend.append((kept.letter, partial(row_of, kept)))
             else:
-                assert isinstance(self.worker, EpochWorker)
-                self.worker.again.found.append((task, LetterAgain(kept.letter, partial(row_of, kept))))
+                again = epochs_of(self.worker)
+                assert again is not None
+                again.again.send_again(task, kept.letter, partial(row_of, kept))
         if new:
             self.wake()
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import CoroutineType, FrameType
 from typing import Any, Final
+
+import msgspec
 
 from squall.cluster.counters import WorkerCounters
 from squall.reports.error_reports import KEPT, ErrorReport
@@ -30,8 +32,7 @@ TEXT: Final = f"a call has not returned for {LONG_CALL:.0f} s"
 _PLAIN: Final = frozenset((str, bytes, int, float, bool, type(None)))
 
 
-@dataclass(frozen=True)
-class LongCall:
+class LongCall(msgspec.Struct, frozen=True):
     """What is known of a long call."""
 
     component: str
@@ -84,7 +85,11 @@ class LongCalls:
                 self.reports.append(self._report(key[0], call, load.call_since + LONG_CALL))
         for component, count in self.counts.items():
             counters.components[component].errors += count
-        return replace(counters, reports=(*counters.reports, *self.reports)) if self.reports else counters
+        return (
+            msgspec.structs.replace(counters, reports=(*counters.reports, *self.reports))
+            if self.reports
+            else counters
+        )
 
     def _report(self, task: int, call: LongCall, time: float) -> ErrorReport:
         frames = (f"at {call.place}",) if call.place else ()

@@ -25,7 +25,7 @@ from topology_api.packing import dumps_by_value
 from topology_api.stateful import StatefulBolt, key_fields
 from topology_api.wording import shown
 from worker.errors.reports import failure_text, short_line
-from worker.loop.epoch_worker import EpochWorker
+from worker.loop.kinds import epochs_of
 from worker.process.call_watch import CallWatch, task_name
 from worker.process.long_calls import tuple_of_call
 from worker.state import contents
@@ -224,7 +224,7 @@ class StateAnswers:
         worker = self.worker
         if worker.tasks.get(task.id) is not task or not task.opened or task.closed:
             return False
-        return not isinstance(worker, EpochWorker) or worker.epochs.running
+        return (epochs := epochs_of(worker)) is None or epochs.epochs.running
 
     # In the task's thread.
 
@@ -287,8 +287,7 @@ class StateAnswers:
 
     def answer_of(self, task: Task, **more: Any) -> TaskState:
         """Return the answer of a task."""
-        worker = self.worker
-        epoch = None
-        if isinstance(worker, EpochWorker) and task.id in worker.epochs.participants:
+        epoch, worker = None, epochs_of(self.worker)
+        if worker is not None and task.id in worker.epochs.participants:
             epoch = worker.epochs.participants[task.id].epoch
         return TaskState(task.id, task.context.index, epoch, **more)

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from msgspec import structs
+
 from squall.cluster.counters import WorkerCounters
 from squall.epoch_status import EpochReport
 
@@ -53,7 +55,7 @@ def with_wall_clock(counters: WorkerCounters, clock: WallClock) -> WorkerCounter
                 component.loads[task] = replace(load, call_since=round(clock.time_of(load.call_since), 3))
     reports = tuple(replace(report, time=clock.time_of(report.time)) for report in counters.reports)
     epochs = None if counters.epochs is None else epochs_with_wall_clock(counters.epochs, clock)
-    return replace(counters, reports=reports, epochs=epochs)
+    return structs.replace(counters, reports=reports, epochs=epochs)
 
 
 def epochs_with_wall_clock(report: EpochReport, clock: WallClock) -> EpochReport:
@@ -66,5 +68,5 @@ def epochs_with_wall_clock(report: EpochReport, clock: WallClock) -> EpochReport
     lead = report.lead
     if lead is not None:
         times = {name: time_of(getattr(lead, name)) for name in ("committed", "rewound", "since")}
-        lead = replace(lead, **times)  # type: ignore[arg-type]
+        lead = structs.replace(lead, **times)
     return EpochReport(lead, waits)

@@ -10,8 +10,9 @@ Must not know: trees, credit, frames.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from topology_api import EmitError, FailTuple, Grouping, GroupingError
 from topology_api.tuples import Source
@@ -297,8 +298,7 @@ class StreamOutput:
         return boxes
 
 
-@dataclass(frozen=True)
-class Reader:
+class Reader(msgspec.Struct, frozen=True):
     """One consumer of an output, as a grouping needs to know it."""
 
     fields: Sequence[str]

@@ -11,11 +11,12 @@ import ast
 import datetime as dt
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from itertools import chain, islice, product
 from typing import Any, Final
 from uuid import UUID
+
+import msgspec
 
 from squall.dead_letters.letter import clean
 from squall.reports.live_state import LiveRow
@@ -172,8 +173,7 @@ def key_in(states: Mapping[str, StateHandle], timers: KeyTimers, key: Any) -> An
     return stored_key(key, timers.times)
 
 
-@dataclass(frozen=True)
-class WrittenKeys:
+class WrittenKeys(msgspec.Struct, frozen=True):
     """The keys, in the form of `canonical`, that rows write in one way."""
 
     keys: list[Any]

@@ -7,8 +7,9 @@ Must not know: tasks, files, how rows are printed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from worker.state.keys import canonical
 from worker.state.merging import merged
@@ -21,8 +22,7 @@ BROADCAST: Final = "BroadcastState"
 TIMER: Final = "timer"
 
 
-@dataclass(frozen=True, slots=True)
-class SavedRow:
+class SavedRow(msgspec.Struct, frozen=True):
     """A state of one key, a broadcast state, or a timer."""
 
     #: The name of the state or timer.
@@ -37,8 +37,7 @@ class SavedRow:
     expires: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class SavedCounts:
+class SavedCounts(msgspec.Struct, frozen=True):
     """How much a task has saved."""
 
     keys: int

@@ -6,14 +6,14 @@ Must not know: clocks, user code, tasks.
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from worker.state.table import NONE, StateHandle, StateTable
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
+class Due(msgspec.Struct, frozen=True):
     """A timer whose time has come."""
 
     key: Any

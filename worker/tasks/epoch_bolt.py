@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from topology_api import Failure, Replay, StateError
 from topology_api.packing import dumps_by_value
@@ -46,8 +47,7 @@ from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
 from worker.tracking.outages import Outages
 
 
-@dataclass(frozen=True)
-class EpochSetup:
+class EpochSetup(msgspec.Struct, frozen=True):
     """What a task of a topology with epochs gets besides what every task gets. Both clocks are functions of one time."""
 
     to_wall: Clock
@@ -70,8 +70,7 @@ class EpochSetup:
     history: StateHistory
 
 
-@dataclass(frozen=True, slots=True)
-class ReachedMarker:
+class ReachedMarker(msgspec.Struct, frozen=True):
     """A marker that a task has reached, and what the task held there."""
 
     marker: SnapshotMarker

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
+
+import msgspec
 
 from squall.dead_letters.letter import HANDED_OVER, DeadLetter, clean, shown_values, text_of
 from topology_api import Context, Failure
@@ -26,22 +28,19 @@ MOST_AT_ONCE: Final = 256
 RETRY_SECS: Final = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class ForBolt:
+class ForBolt(msgspec.Struct, frozen=True):
     """The message id of a letter on its way to the dead-letter bolts."""
 
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resent:
+class Resent(msgspec.Struct, frozen=True):
     """The message id of a letter that is sent again."""
 
     letter: DeadLetter
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(msgspec.Struct, frozen=True):
     """A tuple that was given up, and whose letter is kept: its final call is due."""
 
     emission: Emission

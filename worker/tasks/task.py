@@ -13,9 +13,10 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+import msgspec
 
 from squall.daemon.inside import is_worker
 from squall.transport.frames import Batch
@@ -33,8 +34,7 @@ from worker.tasks.work_time import WorkTime
 REFERENCES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TaskLimits:
+class TaskLimits(msgspec.Struct, frozen=True):
     """The sizes of queues and runs of one task; see `worker.loop.plan.limits_of`."""
 
     #: The most tuples in a frame.
@@ -47,8 +47,7 @@ class TaskLimits:
     emits: int
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSetup:
+class TaskSetup(msgspec.Struct, frozen=True):
     """The parts from which every kind of task is made."""
 
     spec: ComponentSpec

@@ -8,8 +8,9 @@ Must not know: links, files, when a snapshot is taken.
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from worker.tasks.epoch_spout import EpochSpoutTask
 
 
-@dataclass(frozen=True, slots=True)
-class LostRow:
+class LostRow(msgspec.Struct, frozen=True):
     """An emission that cannot be kept."""
 
     source: Source

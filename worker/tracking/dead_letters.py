@@ -8,8 +8,10 @@ Must not know: files, when a tuple is given up.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from squall.dead_letters.letter import DeadLetter
 
@@ -17,16 +19,14 @@ from squall.dead_letters.letter import DeadLetter
 MOST_IN_MEMORY: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class GivenUp:
+class GivenUp(msgspec.Struct, frozen=True):
     """A letter, and the values that it shows."""
 
     letter: DeadLetter
     row: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NotKept:
+class NotKept(msgspec.Struct, frozen=True):
     """Why letters cannot be kept at the moment. `idle`: in a few words; `text`: what failed, and what helps."""
 
     idle: str

@@ -28,6 +28,8 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
+import msgspec
+
 from squall.transport.frames import COUNTS, DIED, MOST_CLAIMED, OPEN, FailureClaim
 from topology_api import Failure, Replay
 from worker.tracking.replay_policy import replay_delay
@@ -96,8 +98,7 @@ class _Evidence:
     is_burst: bool = False
 
 
-@dataclass(frozen=True)
-class Undecided:
+class Undecided(msgspec.Struct, frozen=True):
     """Tuples that are tried again although nothing shows yet whether they or a task are at fault.
 
     `since`: the time of the first of their failures; `until`: when they are given up (None: never); `failure`: the last one.

@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 #: ZooKeeper's default, and the algorithms to which `zookeeper.DigestAuthenticationProvider.digestAlg` is usually set.
 _ALGORITHMS: Final = ("sha1", "sha256", "sha512", "sha3_256")
@@ -20,8 +21,7 @@ _RIGHTS: Final = (("c", 4), ("d", 8), ("r", 1), ("w", 2), ("a", 16))
 _DIGEST: Final = "digest"
 
 
-@dataclass(frozen=True)
-class AclEntry:
+class AclEntry(msgspec.Struct, frozen=True):
     """An entry of an access list: who, and what they may do."""
 
     scheme: str

@@ -18,6 +18,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from squall.cluster.zookeeper.server import SERVER_FILE, NoServer
 from squall.security.private_files import make_private_folder
 from squall.security.zookeeper_tls import ClientFiles
@@ -95,7 +97,7 @@ def _make_authority(folder: Path) -> None:
         workshop.run(*authority, *_NEW_KEY, "-subj", f"/CN=development ZooKeeper {secrets.token_hex(8)}")
         workshop.sign("client", "squall", place)
         made.mkdir(0o700)
-        for path in (*vars(ClientFiles.within(place)).values(), str(place / _CA_KEY)):
+        for path in (*structs.astuple(ClientFiles.within(place)), str(place / _CA_KEY)):
             os.chmod(path, 0o600)
             shutil.move(path, made)
         try:

@@ -12,9 +12,10 @@ import os
 import shutil
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from squall.atomic_files import write_bytes
 from squall.security.private_files import make_private_folder
@@ -41,8 +42,7 @@ class NoServer(SquallError):
     """Something that a ZooKeeper server needs is not on this machine."""
 
 
-@dataclass(frozen=True)
-class ServerPlan:
+class ServerPlan(msgspec.Struct, frozen=True):
     """How to start a server. It writes only into `folder`."""
 
     folder: Path
@@ -55,7 +55,7 @@ class ServerPlan:
     #: The folder with the files for TLS (`certificates`), which clients then must use; None: the server encrypts nothing.
     tls: Path | None = None
     #: Further lines of the configuration.
-    settings: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def address(self) -> str:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from unittest.mock import ANY
@@ -18,6 +17,7 @@ from unittest.mock import ANY
 import pytest
 from kazoo.client import KazooClient
 from kazoo.security import CREATOR_ALL_ACL
+from msgspec import structs
 
 from squall.cluster.store import OpenToStrangers, Unavailable
 from squall.cluster.zookeeper import ZooKeeperStore
@@ -192,7 +192,7 @@ def said(
         threading.Thread(target=show_certificate, args=(listener, tls_zookeeper), daemon=True).start()
         cases = {
             "refused": (tls_zookeeper.servers, ClientFiles(good.ca, other.certificate, other.key)),
-            "distrusted": (tls_zookeeper.servers, replace(good, ca=other.ca)),
+            "distrusted": (tls_zookeeper.servers, structs.replace(good, ca=other.ca)),
             "another name": (f"127.0.0.2:{listener.getsockname()[1]}", good),
             "server without TLS": (zookeeper.servers, good),
             "daemon without TLS": (tls_zookeeper.servers, None),
@@ -275,7 +275,7 @@ def test_a_running_daemon_logs_why_it_cannot_connect_again_and_uses_renewed_file
     opened: Open, tls_zookeeper: ZooKeeperServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, other = client_files(tls_zookeeper), make_certificates(tmp_path / "other")
-    files = ClientFiles(*(str(tmp_path / Path(path).name) for path in vars(good).values()))
+    files = ClientFiles(*(str(tmp_path / Path(path).name) for path in structs.astuple(good)))
     copy(good, files)
     store = opened(tls_zookeeper.servers, tls=files)
     copy(ClientFiles(good.ca, other.certificate, other.key), files)
@@ -288,7 +288,7 @@ def test_a_running_daemon_logs_why_it_cannot_connect_again_and_uses_renewed_file
 
 
 def copy(source: ClientFiles, target: ClientFiles) -> None:
-    for old, new in zip(vars(source).values(), vars(target).values()):
+    for old, new in zip(structs.astuple(source), structs.astuple(target)):
         Path(f"{new}.new").touch(0o600)
         shutil.copy(old, f"{new}.new")
         Path(f"{new}.new").rename(new)
