@@ -37,6 +37,12 @@ class ValueCell:
 
     __slots__ = ("before", "epoch", "key", "now")
 
+    key: Any
+    now: Any
+    before: Any
+    #: The number of the epoch in which it was written last.
+    epoch: int
+
 
 class RecentValues:
     """The cells that were written between two markers, each followed by what its value was before, in lists by the groups of
