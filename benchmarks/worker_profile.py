@@ -53,6 +53,7 @@ PARTS = {
     "worker/tasks/stateful_bolt.py": "executor: Tuples, calls, XORs",
     "worker/state/table.py": "states of stateful bolts",
     "worker/state/values.py": "states of stateful bolts",
+    "worker/state/plain_values.py": "states of stateful bolts",
     "worker/state/lists.py": "states of stateful bolts",
     "worker/state/maps.py": "states of stateful bolts",
     "worker/state/expiry.py": "states of stateful bolts",

@@ -37,6 +37,7 @@ HOT: Final = (
     "worker.state.expiry",
     "worker.state.codecs",
     "worker.state.values",
+    "worker.state.plain_values",
     "worker.state.lists",
     "worker.state.maps",
     "worker.tasks.emitter",

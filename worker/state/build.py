@@ -6,8 +6,9 @@ from topology_api.state import ListState, MapState, State, states_of
 from worker.state.codecs import Codec
 from worker.state.lists import ListHandle, MarkingListHandle
 from worker.state.maps import MapHandle, MarkingMapHandle
+from worker.state.plain_values import PlainValueHandle
 from worker.state.table import MarkingTable, StateHandle, StateTable
-from worker.state.values import PlainValueHandle, ValueHandle
+from worker.state.values import ValueHandle
 
 
 def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:

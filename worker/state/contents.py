@@ -16,7 +16,7 @@ from worker.state.keys import canonical
 from worker.state.lists import ListHandle
 from worker.state.maps import MapHandle
 from worker.state.table import NONE, StateHandle
-from worker.state.values import WHOLE, PlainValueHandle, ValueHandle
+from worker.state.values import WHOLE, ValueHandle
 
 #: The most keys that are looked at to count them.
 MOST_COMPARED: Final = 20_000
@@ -53,8 +53,6 @@ def count_keys(states: Mapping[str, StateHandle]) -> int | None:
 def dicts_of_keys(handle: StateHandle) -> tuple[dict[Any, Any], ...]:
     """Return the dicts that have the keys of a state. One may be in several, and some may have no value now."""
     cells: dict[Any, Any] = handle.cells  # type: ignore[attr-defined]
-    if isinstance(handle, PlainValueHandle):
-        return handle.touched, handle.leaving, cells, handle.raw
     return cells, handle.raw
 
 

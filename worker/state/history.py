@@ -11,13 +11,19 @@ Must not know: tasks, files, which epochs are committed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from worker.state.table import StateHandle
 
-#: For each handle, what its cells were that have changed.
-Changes = list[dict[Any, Any]]
+#: For each handle, its `touched`: what its cells were that have changed.
+Changes = list[Any]
+
+
+def changes_of(handles: Iterable[StateHandle]) -> Changes:
+    """Return what has changed since the last marker. To be called before the handles go on from the next one."""
+    return [{} if handle.touched is None else handle.touched for handle in handles]
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +89,7 @@ class StateHistory:
         at = next(at for at, mark in enumerate(self.marks) if mark.epoch == epoch)
         void = [mark.changes for mark in reversed(self.marks[at:]) if mark.changes is not None]
         for number, (old, new) in enumerate(zip(left, handles, strict=True)):
-            changed = old.touched or {}
+            [changed] = changes_of([old])
             for changes in void:
                 old.merge_older(changed, changes[number])
             old.bring_back(changed)

@@ -187,7 +187,10 @@ def _load(handle: StateHandle, saved: Saved, from_wall: Clock, stored: bool) -> 
     cells: dict[Any, Any] = handle.raw if stored else handle.cells  # type: ignore[attr-defined]
     expiry = handle.expiry  # type: ignore[attr-defined]
     if isinstance(handle, ValueHandle):
-        cells.update(zip(keys, values if stored else map(decode, values)))
+        if stored:
+            cells.update(zip(keys, values))
+        else:
+            handle.load(keys, map(decode, values))
         if expiry is not None:
             expiry.written.update(
                 (key, now if time is None else from_wall(time)) for key, time in zip(keys, times)

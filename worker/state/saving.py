@@ -1,8 +1,8 @@
 """Takes what a task holds for a snapshot, whole or what has changed, and encodes it in slices while the task goes on.
 
 `StateSaving` is made between two calls. Each `step` encodes a *part* of one state. A part says what some cells held when the
-saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`), or
-writes elsewhere what changes (`PlainValueHandle`). So a snapshot holds a task up for the time of one slice. Taking all cells
+saving was made, although they may have changed since: a handle keeps what a cell was before it changes (`StateHandle.mark`, and
+`ValueCell`). So a snapshot holds a task up for the time of one slice. Taking all cells
 costs a list of the keys, some 20 ms for a million of them; taking those that have changed costs nothing.
 A part is encoded as it was saved: values by the codec of their state, keys pickled, times as those of the wall clock. What no
 call has touched since the task began is bytes already. A map is saved item by item. A list is saved in *pieces*: each says how
@@ -27,10 +27,11 @@ from worker.state.codecs import Codec
 from worker.state.keys import BoxedKey, original
 from worker.state.lists import MarkingListHandle
 from worker.state.maps import MapHandle
+from worker.state.plain_values import PlainValueHandle, RecentValues
 from worker.state.shares import Shares
 from worker.state.table import NONE, StateHandle, StoredBytes
 from worker.state.timers import KeyTimers
-from worker.state.values import PlainValueHandle, ValueHandle
+from worker.state.values import ValueHandle
 
 #: The kind of the part with timers; the name of their state is "", which no attribute has.
 TIMERS: Final = "timers"
@@ -126,6 +127,11 @@ def every_cell(handle: StateHandle) -> list[Any]:
     return list(cells.keys() | handle.raw.keys())  # of some, a part was touched
 
 
+def changed_cells(handle: StateHandle) -> Any:
+    """Return the cells that have changed since the last marker; of a `PlainValueHandle`, its `RecentValues`."""
+    return {} if handle.touched is None else handle.touched
+
+
 class StateSaving:
     """The saving of one snapshot. All handles belong to one `MarkingTable`."""
 
@@ -146,11 +152,11 @@ class StateSaving:
         self.to_wall, self.out = to_wall, out
         self.cells = 0
         self.done = False
-        taken: list[tuple[StateHandle, Iterable[Any]]] = []
+        taken: list[tuple[StateHandle, Any]] = []
         for handle in handles:
+            taken.append((handle, every_cell(handle) if whole else changed_cells(handle)))
             if isinstance(handle, PlainValueHandle):
-                handle.write_all_back()  # mostly, the saving before this one has done so
-            taken.append((handle, every_cell(handle) if whole else handle.touched or {}))
+                handle.groups = groups
             # What has changed does so no more from here on: the handle has another dict for what follows.
             handle.begin_epoch()
         self.parts = (part for handle, cells in taken for part in self.labelled_parts(handle, cells))
@@ -205,16 +211,21 @@ class StateSaving:
             for share in self.shares_of(handle, cells, isinstance(handle, MapHandle)):
                 yield from self.plain_parts(handle, share, changed)
 
-    def parts_of_recent(self, handle: PlainValueHandle, cells: Iterable[Any]) -> Iterator[Part]:
-        """Yield values as they were at the marker: what has changed since is elsewhere. Then let the handle put them where it
-        has the others."""
-        for share in self.shares_of(handle, cells, False):
-            if handle.exact in SMALL:
-                yield from self.small_parts(handle, share)
+    def parts_of_recent(self, handle: PlainValueHandle, cells: Any) -> Iterator[Part]:
+        """Yield values as they were at the marker, which their cells know."""
+        parts = self.small_parts if handle.exact in SMALL else self.large_parts
+        left = cells
+        if isinstance(cells, RecentValues):
+            if self.groups is not None and cells.divided == self.groups:
+                for self.at_hand, share in cells.shares(MOST_CELLS * 3 // 4):
+                    yield from parts(handle, share, 2)
+                left = cells.rest[::2]
             else:
-                yield from self.plain_parts(handle, share, {})
-        while not handle.write_back(MOST_DIVIDED):
-            yield begin_part(handle)
+                left = cells.every_cell()
+            if not left:
+                return
+        for share in self.shares_of(handle, left, False):
+            yield from parts(handle, share, 1)
 
     def shares_of(self, handle: StateHandle, cells: Iterable[Any], items: bool) -> Iterator[list[Any]]:
         """Yield cells of a state in the order of their groups, some at a time, and note these groups. Between two slices of
@@ -334,38 +345,53 @@ class StateSaving:
             part["times"].append([self.to_wall(time) for time in found])
         return len(data), size
 
-    def small_parts(self, handle: PlainValueHandle, share: list[Any]) -> Iterator[Part]:
-        """Yield small values of an exact type as fast as Python can."""
-        raw, encode = handle.raw, COUNTS.__getitem__ if handle.exact is int else msgspec.msgpack.encode
-        while True:
-            keys = share[-MOST_CELLS:]
-            del share[-MOST_CELLS:]
-            values = handle.values_at_marker(keys)
-            part = begin_part(handle)
-            if self.whole and None in values:  # of these keys, some have had a value since the task began
-                pairs = [pair for pair in zip(keys, values) if pair[1] is not None or pair[0] in raw]
-                keys, values = [key for key, _ in pairs], [value for _, value in pairs]
-            if not self.whole and None in values:  # no value of these types is None
-                part["gone"] = [original(key) for key, value in zip(keys, values) if value is None]
-                keys = [key for key, value in zip(keys, values) if value is not None]
-                values = [value for value in values if value is not None]
+    def small_parts(self, handle: PlainValueHandle, cells: list[Any], step: int) -> Iterator[Part]:
+        """Yield small values of an exact type as fast as Python can. `step`: as in `begin_recent`."""
+        encode = COUNTS.__getitem__ if handle.exact is int else msgspec.msgpack.encode
+        for start in range(0, max(1, len(cells)), MOST_CELLS * step):
+            part, keys, values = self.begin_recent(handle, cells, start, step)
             try:
-                if self.whole and raw:  # of all cells that there were, those without a value are in it
+                if self.whole and StoredBytes in set(map(type, values)):
                     part["values"] = [
-                        raw[key] if value is None else encode(value) for key, value in zip(keys, values)
+                        value.data if type(value) is StoredBytes else encode(value) for value in values
                     ]
                 else:
                     part["values"] = list(map(encode, values))
             except Exception:
-                for cell, value in zip(keys, values):  # which one?
-                    handle.table.key = cell
-                    handle.codec.encode(value, handle)
+                for key, value in zip(keys, values):  # which one?
+                    handle.table.key = key
+                    encoded(handle.codec, value, False, handle)
                 raise
             boxed = BoxedKey in set(map(type, keys))
             part["keys"] = list(map(original, keys)) if boxed else keys
             yield part
-            if not share:
-                return
+
+    def large_parts(self, handle: PlainValueHandle, cells: list[Any], step: int) -> Iterator[Part]:
+        """Yield other values, with a look at their sizes."""
+        table, codec = handle.table, handle.codec
+        for start in range(0, max(1, len(cells)), MOST_CELLS * step):
+            part, keys, values = self.begin_recent(handle, cells, start, step)
+            size = 0
+            for key, value in zip(keys, values):
+                if size > MOST_BYTES:
+                    yield part
+                    part, size = begin_part(handle), 0
+                table.key = key
+                part["values"].append(encoded(codec, value, False, handle))
+                part["keys"].append(original(key))
+                size += len(part["values"][-1])
+            yield part
+
+    def begin_recent(
+        self, handle: PlainValueHandle, cells: list[Any], start: int, step: int
+    ) -> tuple[Part, list[Any], list[Any]]:
+        """Return a part with those of the next cells that are absent, and the keys and values of the others. `step`: each
+        so many of the list is one."""
+        keys, values, gone = handle.at_marker_of(cells, start, start + MOST_CELLS * step, step)
+        part = begin_part(handle)
+        if not self.whole:
+            part["gone"] = list(map(original, gone))
+        return part, keys, values
 
     # A cell.
 

@@ -15,6 +15,7 @@ from topology_api.wording import shown
 from worker.routing.key_groups import GroupRange, cut, group_of
 from worker.routing.text_hash import spread
 from worker.state.keys import original
+from worker.state.plain_values import PlainValueHandle, key_of_cell, spread_cells
 from worker.state.table import StateHandle
 
 #: With fewer lists, cells are not divided: to hash their keys does not pay.
@@ -47,14 +48,22 @@ class Shares:
     def divide(self, cells: list[Any], handle: StateHandle) -> None:
         """Divide some cells. Raises StateError for a key that is not this task's: no task would find it again."""
         # Texts are the most common keys: they take a third of the time of others.
-        done = 0 if self.items else spread(cells, self.by_group)
+        done = 0
+        if isinstance(handle, PlainValueHandle):
+            done = spread_cells(cells, self.by_group)
+        elif not self.items:
+            done = spread(cells, self.by_group)
         groups, by_group = self.own.groups, self.by_group
         for cell in cells[done:]:
-            group = group_of(original(cell[0] if self.items else cell), groups)
+            group = group_of(self.key_of(cell), groups)
             found = by_group[group]
             if found is None:
                 raise self.not_own(cell, group, handle)
             found.append(cell)
+
+    def key_of(self, cell: Any) -> Any:
+        """Return the key of a cell, as the user has it."""
+        return original(cell[0] if self.items else key_of_cell(cell))
 
     def keep_all(self, cells: list[Any]) -> None:
         """Keep all cells together: they are too few."""
@@ -68,8 +77,7 @@ class Shares:
 
     def not_own(self, cell: Any, group: int, handle: StateHandle) -> StateError:
         """Return the error for a key of another task."""
-        key = original(cell[0] if self.items else cell)
         return StateError(
-            f"{handle.table.where}: {handle.what()} has key {shown(key)} of key group {group}, and this task has groups "
-            f"{self.own.first} to {self.own.end - 1}: keys that are equal must have equal types and fields in all tuples"
+            f"{handle.table.where}: {handle.what()} has key {shown(self.key_of(cell))} of key group {group}, and this task has "
+            f"groups {self.own.first} to {self.own.end - 1}: keys that are equal must have equal types and fields in all tuples"
         )

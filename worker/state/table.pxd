@@ -29,7 +29,7 @@ cdef class MarkingTable(StateTable):
 cdef class StateHandle:
     cdef public StateTable table
     cdef public object name
-    cdef public dict touched
+    cdef public object touched
     cdef public dict raw
     cdef public long long moves
 

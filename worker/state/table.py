@@ -131,8 +131,9 @@ class StateHandle:
         self.table = table
         self.name = name
         #: The cells that were changed, or may have been, since the last snapshot began, each with what `kept` says of it as it
-        #: was then (of lists, see `MarkingListHandle`); None without a `MarkingTable`.
-        self.touched: dict[Any, Any] | None = {} if isinstance(table, MarkingTable) else None
+        #: was then (of lists, see `MarkingListHandle`; `PlainValueHandle` has `RecentValues` instead of a dict); None without a
+        #: `MarkingTable`.
+        self.touched: Any = {} if isinstance(table, MarkingTable) else None
         #: What no call has touched since the task began, encoded: the value of a key, the first elements of its list, or a dict
         #: of its map's items.
         self.raw: dict[Any, Any] = {}

@@ -1,7 +1,5 @@
 # The C types of values.py.
 
-cimport cython
-
 from worker.state.codecs cimport Codec
 from worker.state.expiry cimport Expiry
 from worker.state.table cimport StateHandle, StateTable
@@ -22,28 +20,6 @@ cdef class ValueHandle(StateHandle):
 
     cpdef first_touch(self, key)
     cpdef keep_old(self, key)
-    cpdef undo(self)
-    cpdef mark_at_hand(self)
-    cpdef kept(self, cell)
-
-
-@cython.final
-cdef class RecentValue:
-    cdef public object before
-    cdef public object now
-
-
-cdef class PlainValueHandle(ValueHandle):
-    cdef public dict leaving
-    cdef public object left
-    cdef public list fresh
-    cdef public Py_ssize_t grown
-    cdef public RecentValue record
-    cdef public long long read_turn
-    cdef public object read
-
-    cdef begin(self, StateTable table)
-    cpdef older(self, key)
     cpdef undo(self)
     cpdef mark_at_hand(self)
     cpdef kept(self, cell)

@@ -3,16 +3,13 @@
 Hot: reading and writing a value costs about as much as an item of a dict. A value of an immutable type is kept by reference. Of
 a mutable one, the encoded value at its first reading in a call is what undoes the call, since its owner may change it in place.
 A value that has been bytes since the start is looked for only where there is no other, so this costs others nothing.
-Most calls write a value that the epoch has written before: `PlainValueHandle` finds it by one look-up, in a dict of what the
-epoch has written, which is smaller than that of all, and writes it by none.
 Must not know: tasks, tuples, files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from copy import deepcopy
-from itertools import islice
 from typing import Any, NoReturn
 
 from topology_api import StateError
@@ -143,12 +140,20 @@ class ValueHandle(StateHandle):
             return NONE
         found = self.codec.opened(data, self, key)
         self.moves += 1
-        self.cells[key] = found
+        self.put_opened(key, found)
         del self.raw[key]
         if not self.raw:
             self.raw = {}  # the memory of the old one was that of all keys
         self.moves += 1
         return found
+
+    def put_opened(self, key: Any, value: Any) -> None:
+        """Let a key have a value that it had in `raw`."""
+        self.cells[key] = value
+
+    def load(self, keys: list[Any], values: Iterable[Any]) -> None:
+        """Let keys have values that a snapshot says."""
+        self.cells.update(zip(keys, values))
 
     def at(self, key: Any) -> Any:
         """Return the value of a key; NONE if it has none, or one that no call has touched since the task began."""
@@ -237,208 +242,3 @@ class ValueHandle(StateHandle):
             f"{self.table.where}: {self.what()} is a BroadcastState, the same in all tasks, so it can be written only for a "
             "tuple that came by all_grouping"
         )
-
-
-@cython.no_gc  # a value of an immutable type refers to no record, and the collector would look at each of a million
-@cython.cclass
-class RecentValue:
-    """The value of a key that was written since the last marker, and what it was at that marker; NONE: it has, or had, none."""
-
-    __slots__ = ("before", "now")
-
-    def __init__(self, before: Any) -> None:
-        self.before = self.now = before
-
-
-class PlainValueHandle(ValueHandle):
-    """Values of an immutable type, each of a key and without `ttl`.
-
-    What is written goes to `touched` alone, so `cells` has what values were at the last marker. After a marker, a task moves
-    them to `cells`, some at a time (`write_back`); until then they are in `leaving`. A value is in the first of these that has
-    its key: `touched`, `leaving`, `cells`, `raw`. Without epochs there are no markers, and all stay in `touched`.
-    """
-
-    def __init__(self, table: StateTable, name: str, codec: Codec, default: Any) -> None:
-        super().__init__(table, name, codec, default=default)
-        self.touched: dict[Any, RecentValue] = {}
-        #: What was written between the last two markers, and is perhaps not in `cells` yet.
-        self.leaving: dict[Any, RecentValue] = {}
-        #: What is left of it.
-        self.left: Iterator[tuple[Any, RecentValue]] = iter(())
-        #: The keys in `touched` that had no value at the marker.
-        self.fresh: list[Any] = []
-        #: How many more keys have a value than are in `cells`.
-        self.grown = 0
-        #: What the running call has read or written, if it is `read_turn` or `turn`; None: it has read what is in none.
-        self.record: Any = None
-        #: The call that has read last: a value that is read and then written is looked up once.
-        self.read_turn = -1
-        #: What that call has read, if it was in no record.
-        self.read: Any = NONE
-
-    @property
-    @cython.locals(table=StateTable, record=RecentValue)
-    def value(self) -> Any:
-        """The value of the key at hand, or the default."""
-        table = self.table
-        key = table.key
-        if key is table.none:
-            table.no_key(self.what())
-        record = self.touched.get(key)
-        if record is None:
-            found = self.read = self.older(key)  # before `read_turn`: it may raise
-        else:
-            found = record.now
-        self.record = record
-        self.read_turn = table.turn
-        return self.default if found is table.none else found
-
-    @value.setter
-    @cython.locals(table=StateTable, record=RecentValue)
-    def value(self, new: Any) -> None:
-        table = self.table
-        if table.key is table.none:
-            table.no_key(self.what())
-        if type(new) is not self.exact:
-            new = self.codec.fitting(new, self)
-        if self.turn != table.turn:
-            self.begin(table)
-        record = self.record
-        if record.now is table.none:
-            self.grown += 1
-        record.now = new
-
-    @cython.locals(record=RecentValue)
-    def begin(self, table: StateTable) -> None:
-        """The running call is about to change the value of the key at hand, for the first time."""
-        if self.read_turn == table.turn:
-            record, old = self.record, self.read
-        else:
-            record = self.touched.get(table.key)
-            old = self.older(table.key) if record is None else NONE
-        if record is None:
-            record = RecentValue(old)
-            self.touched[table.key] = record
-            if old is table.none:
-                self.fresh.append(table.key)
-        self.record, self.old, self.turn = record, record.now, table.turn
-        if table.first is None:  # as `add_changed` does; what the value was at the marker is in the record
-            table.first = self
-        else:
-            table.others.append(self)
-
-    @cython.locals(record=RecentValue)
-    def older(self, key: Any) -> Any:
-        """Return the value of a key that is not in `touched`; NONE if it has none."""
-        if self.leaving:
-            record = self.leaving.get(key)
-            if record is not None:
-                return record.now
-        found = self.cells.get(key, NONE)
-        if found is NONE and self.raw:
-            found = self.first_touch(key)
-        return found
-
-    @cython.locals(record=RecentValue)
-    def clear(self) -> None:
-        table = self.table
-        key = table.key
-        if key is NONE:
-            table.no_key(self.what())
-        if self.at(key) is NONE and key not in self.raw:
-            return
-        if self.turn != table.turn:
-            self.begin(table)
-        record = self.record
-        if record.now is not NONE:
-            self.grown -= 1
-            record.now = NONE
-
-    @cython.locals(record=RecentValue)
-    def undo(self) -> None:
-        record = self.record
-        self.grown += (record.now is NONE) - (self.old is NONE)
-        record.now = self.old
-        self.turn, self.read_turn = 0, -1
-        self.old = NONE
-
-    def at(self, key: Any) -> Any:
-        record = self.touched.get(key)
-        return self.at_marker(key) if record is None else record.now
-
-    def at_marker(self, key: Any) -> Any:
-        record = self.leaving.get(key)
-        return self.cells.get(key, NONE) if record is None else record.now
-
-    def current(self) -> dict[Any, Any]:
-        found = dict(self.cells)
-        for recent in (self.leaving, self.touched):
-            found.update((key, record.now) for key, record in recent.items())
-        return {key: value for key, value in found.items() if value is not NONE}
-
-    def count(self) -> int:
-        return len(self.cells) + self.grown
-
-    def mark_at_hand(self) -> None:
-        pass  # its record is there
-
-    def kept(self, cell: Any) -> Any:
-        raise AssertionError("records keep what the values were")
-
-    def every_cell(self) -> list[Any]:
-        """Return the keys of all values, and perhaps of some that are not there any more. To be called at a marker: nothing is
-        in `leaving`."""
-        return [*self.cells, *self.fresh, *self.raw]
-
-    def begin_epoch(self) -> None:
-        assert not self.leaving
-        self.leaving = self.touched  # first: a thread that reads finds a record here or in `touched`
-        self.left = iter(self.leaving.items())
-        self.touched = {}
-        self.fresh = []
-
-    @cython.locals(record=RecentValue)
-    def values_at_marker(self, keys: list[Any]) -> list[Any]:
-        """Return the values of keys at the last marker, while they are being saved; None for a key without one in `cells`."""
-        leaving, cells = self.leaving, self.cells
-        found: list[Any] = []
-        for key in keys:
-            record = leaving.get(key)
-            if record is None:
-                found.append(cells.get(key))
-            else:
-                found.append(None if record.now is NONE else record.now)
-        return found
-
-    @cython.locals(record=RecentValue, moved=cython.Py_ssize_t, cells=dict)
-    def write_back(self, most: int) -> bool:
-        """Move up to `most` values from `leaving` to `cells`; return whether none is left."""
-        cells, moved = self.cells, 0
-        before = len(cells)
-        for key, record in islice(self.left, most):
-            moved += 1
-            if record.now is NONE:
-                cells.pop(key, None)
-            else:
-                cells[key] = record.now
-        self.grown -= len(cells) - before
-        if moved == most:
-            return False
-        self.leaving = {}
-        return True
-
-    def write_all_back(self) -> None:
-        """Move all that is in `leaving` to `cells`."""
-        if self.leaving:
-            self.write_back(len(self.leaving) + 1)
-
-    @cython.locals(record=RecentValue)
-    def bring_back(self, cells: dict[Any, Any]) -> None:
-        self.write_all_back()
-        own = self.cells
-        for cell, record in cells.items():
-            if record.before is NONE:
-                own.pop(cell, None)
-            else:
-                own[cell] = record.before
-        self.touched, self.fresh, self.grown = {}, [], 0

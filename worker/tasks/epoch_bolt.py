@@ -85,8 +85,7 @@ class ReachedMarker(msgspec.Struct, frozen=True):
     data: SnapshotData | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SpoiltState:
+class SpoiltState(msgspec.Struct, frozen=True):
     """What some call has written cannot be kept: all tasks are to return to the last commit, to find this call."""
 
     error: str

@@ -98,7 +98,12 @@ class HoldingEmitter(BoltEmitter):
             root, xor = anchor._root, 0
             for at in range(len(held_rows)):
                 box = held_boxes[at]
-                edge = self.edge() if root else 0
+                edge = 0
+                if root:
+                    if cython.compiled:
+                        edge = self.edges.draw()
+                    else:
+                        edge = self.edge()
                 rows = box.rows
                 if rows.count == 0 if cython.compiled else not rows:
                     rows = box.begin()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot
 from worker.state.contents import count_keys
+from worker.state.history import changes_of
 from worker.state.saved import load_parts, load_states, load_timers, with_parts
 from worker.state.saving import TIMERS, StateSaving, touched_cells
 from worker.state.table import StateHandle
@@ -51,7 +52,7 @@ class SnapshotSlices:
         self.chain.begin(whole)
         self.data = SnapshotData(self.chain.groups)
         self.data.whole = False
-        changes = [handle.touched or {} for handle in handles]
+        changes = changes_of(handles)
         # All times of a snapshot are by the wall clock as it is now.
         self.saving = StateSaving(handles, whole, lambda time: time + ahead, self.data.add, self.chain.groups)
         self.history.mark(content.epoch, ahead, changes)

@@ -41,6 +41,8 @@ MOST_SWEPT = 1000
 MOST_FIRED = 256
 #: The least seconds until a timer fires that `on_timer` sets: one that is set again at once could be due for ever.
 LEAST_AGAIN = 0.001
+#: SETTLED as a C number, which the hot loop compares without a Python object.
+_SETTLED = cython.declare(cython.longlong, SETTLED)
 #: (component, stream) -> the positions of the key's fields; None: all tasks get the stream's tuples, so that there is no key.
 Positions = Mapping[tuple[str, str], tuple[int, ...] | None]
 
@@ -347,7 +349,7 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     positions = task.positions[source.component, source.stream]
     table.for_all = positions is None
     only = positions[0] if positions is not None and len(positions) == 1 else -1
-    last = SETTLED if task.failed_for else 0
+    last = _SETTLED if task.failed_for else 0
     xor = acked = 0
     at = start - 1
     enough = emitter.emitted + most_emits
@@ -376,20 +378,25 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
             if task.finals:
                 task.acked, acked = task.acked + acked, 0
                 task.commit()
-            else:
-                keep_call(emitter, table)
-        root = tup._root  # SETTLED if the tuple has failed, or the call has acked it
-        acked += root != SETTLED
+            else:  # as `commit` does
+                table.first = None
+                if table.others:
+                    table.others.clear()
+                if emitter.held_rows or emitter.held:
+                    emitter.release()
+        root = tup._root  # settled if the tuple has failed, or the call has acked it
+        if root != _SETTLED:
+            acked += 1
         if root == last:
             xor ^= tup._xor
         else:
             if last > 0:
                 acked_roots.append(last)
                 acked_xors.append(xor)
-            elif last == SETTLED and (task.failed_for or task.probing is not None):
+            elif last == _SETTLED and (task.failed_for or task.probing is not None):
                 task.succeeded(root)
             last, xor = root, tup._xor
-        tup._root = SETTLED
+        tup._root = _SETTLED
         if emitter.emitted >= enough:
             break
     task.xors.add(last, xor)
@@ -398,15 +405,6 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     table.end()
     batch.position = at + 1
     return at + 1 - start
-
-
-@cython.locals(emitter=HoldingEmitter, table=StateTable)
-def keep_call(emitter: HoldingEmitter, table: StateTable) -> None:
-    """Keep what a call did that has acked and failed no tuple itself, as `StatefulBoltTask.commit` does."""
-    if table.first is not None:
-        table.commit()
-    if emitter.held_rows or emitter.held:
-        emitter.release()
 
 
 def key_of(values: tuple[Any, ...], positions: tuple[int, ...]) -> Any:

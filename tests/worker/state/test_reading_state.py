@@ -13,10 +13,10 @@ from worker.state.build import handles
 from worker.state.key_search import KeySearch
 from worker.state.keys import canonical
 from worker.state.live import key_in
+from worker.state.plain_values import PlainValueHandle
 from worker.state.readable import json_form
 from worker.state.table import StateTable
 from worker.state.timers import KeyTimers
-from worker.state.values import PlainValueHandle
 
 
 class Bolt(StatefulBolt):
@@ -57,7 +57,11 @@ def test_a_key_of_values_is_found_before_and_after_a_marker_and_in_the_middle(ke
     assert isinstance(handle, PlainValueHandle)
     timers = KeyTimers(table)
     contents.write(states, key, {"count": 1})
-    steps: list[Callable[[], object]] = [lambda: None, handle.begin_epoch, handle.write_all_back]
+    steps: list[Callable[[], object]] = [
+        lambda: None,
+        handle.begin_epoch,
+        lambda: handle.at_marker_of(handle.every_cell(), 0, 9, 1),
+    ]
     for step in steps:
         step()
         search = KeySearch(json_form(key), states, timers)

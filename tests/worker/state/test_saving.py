@@ -21,7 +21,7 @@ from tests.worker.state.whole_states import save_states, save_timers
 from topology_api import StatefulBolt
 from worker.routing.key_groups import GroupRange, group_of
 from worker.state import build, contents, saving, shares
-from worker.state.history import StateHistory
+from worker.state.history import StateHistory, changes_of
 from worker.state.keys import canonical
 from worker.state.saved import load_parts, load_states, load_timers
 from worker.state.saving import StateSaving, touched_cells
@@ -189,7 +189,7 @@ class Story:
             self.wall.seconds,
         )
         self.parts = []
-        changes = [handle.touched or {} for handle in self.task.handles]
+        changes = changes_of(self.task.handles)
         self.epoch = max([self.epoch, *self.held], default=0) + 1
         self.history.mark(self.epoch, self.wall.seconds, changes)
         self.held[self.epoch] = self.task.content()
@@ -328,7 +328,7 @@ def test_a_task_that_is_closed_before_it_has_returned_leaves_what_it_was_to_get(
     history.leave(first.handles, {})
     history.leave(second.handles, {})
     history.return_to(1, third.handles)
-    assert third.states["value"].cells == {"x": 2}  # type: ignore[attr-defined]
+    assert third.states["value"].current() == {"x": 2}  # type: ignore[attr-defined]
 
 
 def test_appending_keeps_no_copy_of_the_list() -> None:
@@ -381,9 +381,9 @@ def test_lists_return_to_each_of_several_markers(seed: int) -> None:
         task = Task(clock)
         held: dict[int, dict[str, Any]] = {}
         for epoch in range(draw.randint(2, 5)):
-            history.mark(epoch, 0.0, [handle.touched or {} for handle in task.handles])
+            history.mark(epoch, 0.0, changes_of(task.handles))
             for handle in task.handles:
-                handle.touched = {}
+                handle.begin_epoch()
             held[epoch] = task.content()
             for _ in range(draw.randint(0, 4)):
                 clock.time += draw.choice([0, 0, 2])
