@@ -329,7 +329,7 @@ COMMANDS: Final = (
           "worker/test_work_time.py::test_the_busy_share_is_that_of_the_last_seconds"),
     Bound("has been running, after one second", 1, "worker.loop.snapshot:SHOWN_SECONDS",
           f"{YIELD}::test_a_call_is_shown_once_it_has_run_for_a_second"),
-    Bound("a call of a bolt that has not returned for five seconds", 5, "worker.process.long_calls:LONG_CALL",
+    Bound("a call that has not returned for five seconds", 5, "worker.process.long_calls:LONG_CALL",
           "worker/test_long_calls.py::test_a_long_call_is_reported_once_with_its_place_and_tuple"),
     Bound("by tuples per second over the last five seconds", 5, "squall_cli.local.rates:WINDOW",
           "squall_cli/test_run_table.py::test_rates_cover_only_the_last_seconds"),
