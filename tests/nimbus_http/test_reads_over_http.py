@@ -170,7 +170,7 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
         "loads": [
             {"task": 1, "busy": 0.75, "queue": 3, "call_since": 1000.0, "execute_p99": 0.5, "grew": 2**21}
         ],
-        "down": {"1": [900.0, "Away: no answer"]},
+        "down": {"1": [900.0, 'Away: no "answer" to 7 (/state/code/0a1b/store.py:17, in write\\all)']},
     }
     running.send(counters=[row])
     found = dict(line.rsplit(" ", 1) for line in text_at(client, "/metrics").splitlines())
@@ -182,6 +182,8 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
     of_task["memory_growth_bytes"] = 2**21
     for name, value in of_task.items():
         assert float(found[f'squall_task_{name}{{{lines},task="1"}}']) == value
+    error = r"Away: no # to # (store.py:17, in write\\all)"
+    assert found[f'squall_task_down_info{{{lines},task="1",error="{error}"}}'] == "1"
     of_process = {"cpu_cores": 0.5, "resident_memory_bytes": 2**20, "threads": 6, "restarts": 0}
     for name, value in of_process.items():
         assert float(found[f'squall_worker_{name}{{topology="words",worker="w1"}}']) == value
