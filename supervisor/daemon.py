@@ -176,6 +176,7 @@ class SupervisorDaemon:
             admit=lambda: self._state.cluster.admit(store),
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),
+            closed=self._logs.closed,
         )
 
     @property

@@ -105,6 +105,13 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     failing = [({"supervisor": each.id, "host": each.host}, 1) for each in supervisors if each.cannot_start]
     text = "1 for a supervisor whose host cannot start workers."
     yield from _one("squall_supervisor_cannot_start_workers", "gauge", text, failing)
+    closed: list[_Sample] = [
+        ({"supervisor": each.id, "host": each.host, "reason": why}, count)
+        for each in supervisors
+        for why, count in each.connections_closed.items()
+    ]
+    text = "Connections to a supervisor's port that were closed because there were too many, as for Nimbus."
+    yield from _one("squall_supervisor_http_connections_closed_total", "counter", text, closed)
     listed = views.topologies()
     states = [({"topology": each.name, "state": each.state}, 1) for each in listed]
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)

@@ -70,6 +70,19 @@ def test_a_host_that_cannot_start_workers_is_listed_with_the_reason(
     assert "squall_supervisor_cannot_start_workers{" not in text_at(client, "/metrics")
 
 
+def test_connections_that_a_supervisor_closes_are_counted(
+    client: Client, store: InMemoryStore, running: PlayedSupervisor
+) -> None:
+    metric = "squall_supervisor_http_connections_closed_total"
+    assert f"{metric}{{" not in text_at(client, "/metrics")
+    [record] = Registry(store).all_supervisors()
+    Registry(store).supervisors.put(replace(record, connections_closed={"address": 7, "full": 1}))
+    lines = text_at(client, "/metrics").splitlines()
+    assert f'{metric}{{supervisor="s1",host="host-s1",reason="address"}} 7' in lines
+    assert f'{metric}{{supervisor="s1",host="host-s1",reason="full"}} 1' in lines
+    assert f"# TYPE {metric} counter" in lines
+
+
 def test_topologies_are_listed_with_the_sums_of_their_counters(client: Client, running: object) -> None:
     [told] = client.get("topologies")["topologies"]
     assert {key: told[key] for key in ("name", "state", "tasks", "workers", "components")} == {

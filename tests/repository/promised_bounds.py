@@ -251,6 +251,8 @@ SECURITY: Final = (
           f"{STALLED}::test_a_file_that_comes_too_slowly_is_not_waited_for_and_leaves_nothing"),
     Bound("when there are 4,096", 4096, "nimbus.daemon:MOST_CONNECTIONS",
           f"{STALLED}::test_connections_over_the_limit_are_closed_at_once_and_the_others_stay"),
+    Bound("at most ten seconds old, since its last start", 10, "supervisor.store_view:CLOSED_SECS",
+          "supervisor/test_closed_connections.py::test_a_count_is_in_the_store_a_while_later_however_fast_it_grows"),
     Bound("(on the log port of a supervisor, 128)", 128, "supervisor.log_server:MOST_CONNECTIONS",
           "supervisor/test_log_server.py::test_strangers_who_hold_connections_do_not_keep_a_nimbus_out"),
     Bound("a quarter of the places (at least 16)", 16, "squall.http.admission:_LEAST",
