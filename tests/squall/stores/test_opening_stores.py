@@ -96,6 +96,7 @@ def test_without_webhdfs_and_without_the_extra_both_ways_to_hdfs_are_named(
         raise NotInstalled("PySpark is not installed")
 
     monkeypatch.setattr("squall.stores.java.jvm.require_spark", absent)
+    monkeypatch.setattr("squall.stores.java.steady._shared", {})  # another test may have left its JVM
     with pytest.raises(
         FilesRefused, match=r"set topology.state.webhdfs .* by HTTP; or .* by Java.* extra spark: PySpark"
     ):
