@@ -123,8 +123,7 @@ class SupervisorDaemon:
         self.id, pair = self._state.id, self._state.pair
         nimbuses = Nimbuses(store, self.id, pair)
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
-        registry = Registry(store)
-        files = NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
+        registry, files = Registry(store), NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
         removals = Removals(state, threads=True)
         self._artifacts = Artifacts(
             state,

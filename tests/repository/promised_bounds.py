@@ -81,6 +81,8 @@ README: Final = (
 )
 
 CLUSTER: Final = (
+    Bound("it has at most 120 characters", 120, "nimbus.http.error_labels:MOST_LABEL",
+          "nimbus/test_error_labels.py::test_a_label_is_bounded"),
     Bound("go on for `supervisor.worker.lease.secs` (20 s) and then end", 20, option("supervisor.worker.lease.secs"),
           "faults/test_frozen_workers.py::test_a_worker_without_its_supervisor_for_longer_than_the_lease_exits_by_itself"),
     Bound("Workers run without their supervisor for `supervisor.worker.lease.secs` (20 s), and the new process takes them over;"
@@ -205,6 +207,8 @@ WORKERS: Final = (
 )
 
 CONCEPTS: Final = (
+    Bound("Every other call that takes five seconds is in", 5, "worker.process.long_calls:LONG_CALL",
+          "worker/test_long_calls.py::test_a_call_without_a_tuple_is_reported_with_its_method_and_place"),
     Bound("leaves while the call is running: 50 ms later", 50, "worker.loop.threaded_tasks:VISIT_SECONDS * 1000",
           f"{YIELD}::test_tuples_leave_while_the_call_runs"),
     Bound("(a quarter of `topology.queue.size`, at most 1,024 tuples)", 1024, "",
@@ -371,6 +375,8 @@ TESTING: Final = (
 )
 
 SPARK: Final = (
+    Bound("tries one of them again and again, every minute in the end", 1, "worker.tasks.probing:LONGEST_PAUSE / 60",
+          "squall_io/test_sink_outages.py::test_a_refused_batch_waits_until_a_person_has_removed_the_cause"),
     Bound("when the topology has written nothing for a day", 24, "squall_cli.spark.table_sweep:OLD / 3600",
           "squall_cli/test_table_sweep.py::test_with_an_age_younger_files_are_swept_too_and_json_has_all"),
     Bound("without a writer after 24 hours", 24, "squall_io.spark.manifest.sweep:TMP_AGE / 3600",

@@ -57,7 +57,7 @@ def test_a_long_call_is_reported_once_with_its_place_and_tuple(monkeypatch: Any)
 
 
 def beaten(task: Any, call: Callable[..., FrameType]) -> tuple[TaskLoad, tuple[ErrorReport, ...]]:
-    """What is told of a call that has not returned for five seconds: in the status, and as errors."""
+    """The load and the reports of a call that has not returned for five seconds."""
     frame = Stack().serve(partial(call, object()))
     calls, counted = LongCalls("words"), counters()
     calls.check([UserCall(task, 100.0, frame, 4.0, 105.0)], lambda: {threading.get_ident(): frame})
