@@ -48,7 +48,8 @@ class TaskLoad:
     `max_concurrency` that was in use); None if unknown. queue: tuples that wait to be executed. execute_p50, execute_p99:
     seconds that a call took (`execute`, or `execute_batch` for a whole batch); None for spouts, and before the first call.
     call_since: since when the present call runs (a value of `time.time()`; in a local cluster in one process, of its
-    clock), once it has run for a second; call_place: the line of user's code where the call is; call_tuple: the tuple.
+    clock), once it has run for a second; call_name: the method, such as `execute`; call_place: the line of user's code where
+    the call is; call_tuple: the tuple. These three are "" where they are unknown, and until the call has run for two seconds.
     grew: by how many bytes the memory of the worker's process has grown in calls of the task (an estimate, in whole megabytes);
     None if unknown.
     """
@@ -59,6 +60,7 @@ class TaskLoad:
     execute_p50: float | None = None
     execute_p99: float | None = None
     call_since: float | None = None
+    call_name: str = ""
     call_place: str = ""
     call_tuple: str = ""
     grew: int | None = None

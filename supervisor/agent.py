@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final
 
@@ -79,6 +79,7 @@ class Supervisor:
 
     `admit` raises when the store belongs to another cluster. `wake` is called, from any thread, when `sync` has work.
     `last_words` is called before the supervisor leaves for good: Nimbus accepts reports only from registered supervisors.
+    `closed` returns how many connections were closed because there were too many, by reason.
     """
 
     record: SupervisorRecord
@@ -91,6 +92,7 @@ class Supervisor:
     admit: Callable[[], object] = lambda: None
     wake: Callable[[], object] = lambda: None
     last_words: Callable[[], object] = lambda: None
+    closed: Callable[[], Mapping[str, int]] = dict
     _hosted: dict[Key, ManagedWorker] = field(default_factory=dict, init=False)
     _store_view: StoreView | None = field(default=None, init=False)
     _closing: bool = field(default=False, init=False)
@@ -145,6 +147,7 @@ class Supervisor:
         self._trouble.retry(self._time)
         for _ in range(_ROUNDS):
             store_view.set_trouble(self._trouble.why)
+            store_view.set_closed(self.closed(), now)
             self._refresh(store_view, now)
             self._pass_on(store_view, now)
             if not store_view.known or not self._act(store_view, now):

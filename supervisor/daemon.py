@@ -123,8 +123,7 @@ class SupervisorDaemon:
         self.id, pair = self._state.id, self._state.pair
         nimbuses = Nimbuses(store, self.id, pair)
         self._link = HttpNimbusLink(nimbuses, self.id, settings.ca)
-        registry = Registry(store)
-        files = NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
+        registry, files = Registry(store), NimbusFiles(nimbuses, settings.packages.packed, settings.ca)
         removals = Removals(state, threads=True)
         self._artifacts = Artifacts(
             state,
@@ -176,6 +175,7 @@ class SupervisorDaemon:
             admit=lambda: self._state.cluster.admit(store),
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),
+            closed=self._logs.closed,
         )
 
     @property

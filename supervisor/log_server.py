@@ -75,6 +75,10 @@ class LogServer:
             app, self._socket, "squall-logs", KEEP_SECS, MOST_CONNECTIONS, tls, per_address
         )
 
+    def closed(self) -> dict[str, int]:
+        """Return how many connections were closed because there were too many, by reason; only reasons that occurred."""
+        return {why: count for why, count in self._socket.admission.closed.items() if count}
+
     def start(self) -> None:
         """Begin to answer."""
         self._server.start()

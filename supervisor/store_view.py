@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 #: The most seconds between two reads.
 EVERY: Final = 1.0
+#: The least seconds between two records of closed connections.
+CLOSED_SECS: Final = 10.0
 #: Seconds before a failed read is retried.
 AGAIN: Final = 0.2
 #: If the store has not answered for this many seconds, workers are started according to the last view. Reconnecting after a
@@ -94,6 +96,7 @@ class StoreView:
     #: Whether to keep this supervisor registered.
     present: bool = field(default=True, init=False)
     _next: float = field(default=0.0, init=False)
+    _tell_closed: float = field(default=0.0, init=False)
     _warnings: RareWarnings = field(default_factory=RareWarnings, init=False)
     # The time of the `sync` in which the store itself was last asked.
     _asked: float | None = field(default=None, init=False)
@@ -111,6 +114,14 @@ class StoreView:
         if self.record.cannot_start != why:
             self.record = replace(self.record, cannot_start=why)
             self._bytes, self.changed = encode(self.record), True
+
+    def set_closed(self, closed: Mapping[str, int], now: float) -> None:
+        """Record in the store, with its next read, how many connections this supervisor has closed for want of room. Strangers
+        cause this, so it is recorded only every `CLOSED_SECS`."""
+        if now >= self._tell_closed and self.record.connections_closed != closed:
+            self._tell_closed = now + CLOSED_SECS
+            self.record = replace(self.record, connections_closed=dict(closed))
+            self._bytes = encode(self.record)
 
     def register(self) -> None:
         """Register in the store. Raises `SquallError` if the store cannot be reached, or belongs to another cluster."""

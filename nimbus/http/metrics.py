@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Any, Final
 
+from nimbus.http.error_labels import error_label
 from nimbus.http.views import Views, letters_by_topology
 from squall.api.answers import WorkerEntry
 from squall.epoch_status import EpochStatus
@@ -104,6 +105,13 @@ def _lines(views: Views, leading: bool) -> Iterator[str]:
     failing = [({"supervisor": each.id, "host": each.host}, 1) for each in supervisors if each.cannot_start]
     text = "1 for a supervisor whose host cannot start workers."
     yield from _one("squall_supervisor_cannot_start_workers", "gauge", text, failing)
+    closed: list[_Sample] = [
+        ({"supervisor": each.id, "host": each.host, "reason": why}, count)
+        for each in supervisors
+        for why, count in each.connections_closed.items()
+    ]
+    text = "Connections to a supervisor's port that were closed because there were too many, as for Nimbus."
+    yield from _one("squall_supervisor_http_connections_closed_total", "counter", text, closed)
     listed = views.topologies()
     states = [({"topology": each.name, "state": each.state}, 1) for each in listed]
     yield from _one("squall_topology_state", "gauge", "1 for the state that a topology is in.", states)
@@ -155,6 +163,13 @@ def _components(views: Views, names: list[str]) -> Iterator[str]:
     ]
     text = "Since when a task has failed for every tuple, in seconds since 1970."
     yield from _one("squall_task_down_since_seconds", "gauge", text, since)
+    why = [
+        ({**labels, "task": str(each.task), "error": error_label(each.error)}, 1)
+        for labels, status in rows
+        for each in status["down"]
+    ]
+    text = "1 for a task that fails for every tuple, with its last error, in which values are left out."
+    yield from _one("squall_task_down_info", "gauge", text, why)
     tried = [(labels, sum(each.tuples for each in status["undecided"])) for labels, status in rows]
     text = "Tuples of a spout that are tried again without a verdict on them or their bolt task."
     yield from _one("squall_component_tuples_undecided", "gauge", text, tried)

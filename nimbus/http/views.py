@@ -163,6 +163,7 @@ class Views:
                 resources=dict(supervisor.resources),
                 workers=sorted(workers.get(supervisor.id, []), key=lambda worker: worker.slot),
                 cannot_start=supervisor.cannot_start,
+                connections_closed=dict(supervisor.connections_closed),
             )
             for supervisor in self.registry.all_supervisors()
         ]

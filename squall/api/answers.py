@@ -106,7 +106,8 @@ class SlotEntry(Struct, frozen=True):
 
 
 class SupervisorEntry(Struct, frozen=True):
-    """One supervisor and its workers. `cannot_start`: why its host cannot start workers at the moment; "": it can."""
+    """One supervisor and its workers. `cannot_start`: why its host cannot start workers at the moment; "": it can.
+    `connections_closed`: how many connections to it were closed since it started because there were too many, by reason."""
 
     id: str
     host: str
@@ -118,6 +119,7 @@ class SupervisorEntry(Struct, frozen=True):
     resources: dict[Annotated[str, Meta(title="name")], Any]
     workers: list[SlotEntry]
     cannot_start: str = ""
+    connections_closed: dict[Annotated[str, Meta(title="reason")], int] = {}
 
     @property
     def takes_workers(self) -> bool:

@@ -42,6 +42,7 @@ FORMAT = 5
 _LATER = (
     "event",
     "cannot_start",
+    "connections_closed",
     "set_options",
     "by",
     "repeats",
@@ -196,6 +197,9 @@ class SupervisorRecord(Struct, frozen=True):
     resources: Mapping[str, int | float] = {}
     #: Why the host cannot start workers at the moment; "": it can. Records of an earlier release lack this field.
     cannot_start: str = ""
+    #: How many connections its HTTP server has closed since it started because there were too many, by reason (the names of
+    #: `squall.http.admission`). Records of an earlier release lack this field.
+    connections_closed: Mapping[str, int] = {}
 
 
 class NimbusRecord(Struct, frozen=True):

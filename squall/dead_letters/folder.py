@@ -101,7 +101,9 @@ class LetterFolder:
 
         name = f"{int(now * 1000)}-{secrets.token_hex(4)}{ACKED if acked else KEPT}"
         write_bytes(self.path, name, encode(letters), 0o600, durable=True)
+        # The first letter of a topology made its folder, and the first of a host the one above.
         sync_folder(self.path.parent)
+        sync_folder(self.path.parent.parent)
         return name
 
     def add_resend(self, task: int, kept: KeptLetter) -> None:

@@ -70,9 +70,12 @@ class Busy(msgspec.Struct, frozen=True):
             since = clock(min(each.since for each in down), self.now)
             head, _, error = why_idle(self.component, self.shown).partition(":")
             return f"{head} since {since}:{error}", "bad"
-        if load.call_since is not None and self.component.kind == "bolt" and is_long(load, self.now):
+        # A spout may wait for its source in `next_tuple`: then the reason why it is idle says more.
+        told = self.component.kind == "bolt" or load.call_name not in ("", "next_tuple")
+        if load.call_since is not None and told and is_long(load, self.now):
+            of = f" of {load.call_name}()" if load.call_name else ""
             at = f", at {self.shown(load.call_place)}" if load.call_place else ""
-            return f"in one call for {span(self.now - load.call_since)}{at}", "bad"
+            return f"in one call{of} for {span(self.now - load.call_since)}{at}", "bad"
         return why_idle(self.component, self.shown), "warn" if self.component.undecided else "dim"
 
 

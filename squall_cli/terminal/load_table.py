@@ -20,9 +20,9 @@ from squall_cli.terminal.tables import Cell, TableColumn, lines_of, table_of
 
 #: A task whose busy share is at least this is marked: it does not keep up, or soon will not.
 FULL: Final = 0.9
-#: Seconds after which a call that has not returned is reported, and after which it is so even without its place and tuple.
+#: Seconds after which a call that has not returned is reported, and after which it is so even if nothing is known of it.
 LONG_CALL: Final = 5.0
-WITHOUT_PLACE: Final = 10.0
+UNKNOWN_CALL: Final = 10.0
 #: Bytes by which the memory grew in calls of a task that are marked, and the share of its limit at which a worker is named.
 GREW_MUCH: Final = 100 * 2**20
 NEAR_LIMIT: Final = 0.8
@@ -123,7 +123,8 @@ def call_lines(
         if load.call_since is not None and is_long(load, now)
     ]
     for since, name, load in sorted(calls, key=lambda call: call[0]):
-        text = f"{name}[{load.task}] has been in one call for {formats.duration(now - since)}"
+        of = f" of {load.call_name}()" if load.call_name else ""
+        text = f"{name}[{load.task}] has been in one call{of} for {formats.duration(now - since)}"
         if load.call_place:
             text += f", at {shown(load.call_place)}"
         if load.call_tuple:
@@ -132,9 +133,10 @@ def call_lines(
 
 
 def is_long(load: TaskLoad, now: float) -> bool:
-    """Return whether the present call of a task is to be reported. Its place and tuple come with a later heartbeat."""
+    """Return whether the present call of a task is to be reported. Method, place and tuple come with a later heartbeat."""
     seconds = 0.0 if load.call_since is None else now - load.call_since
-    return seconds >= (LONG_CALL if load.call_place or load.call_tuple else WITHOUT_PLACE)
+    known = load.call_name or load.call_place or load.call_tuple
+    return seconds >= (LONG_CALL if known else UNKNOWN_CALL)
 
 
 def call_cell(since: float | None, now: float) -> Cell:

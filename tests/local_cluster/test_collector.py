@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -17,6 +21,7 @@ from tests.local_cluster.gathering import Rows
 from tests.local_cluster.small_topologies import Keeps
 from topology_api import Bolt, Context, Spout, Topology, TopologyBuilder, Tuple
 
+ROOT = Path(__file__).parents[2]
 #: The thresholds before each test: Python's own since 3.0.
 BEFORE = (700, 10, 10)
 
@@ -203,6 +208,18 @@ def test_a_window_of_cycles_takes_no_more_than_a_fifth_more_memory_than_in_plain
             assert cluster.status("rows").components["bolt"].executed == 3_000
 
     assert peak_of(in_a_cluster) <= 1.2 * peak_of(plain)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cycles", [2_000_000, pytest.param(10_000_000, marks=pytest.mark.soak)])
+def test_the_process_of_a_bolt_that_makes_cycles_stays_within_a_fifth_of_its_memory(cycles: int) -> None:
+    if not os.path.exists("/proc/self/statm"):
+        pytest.skip("this system does not say how much memory a process has")
+    program = f"from tests.local_cluster.cycles_in_a_cluster import run; print(*run({cycles}))"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    warm, most = map(int, done.stdout.split())
+    assert most <= 1.2 * warm
 
 
 def test_tuples_that_are_held_and_pending_are_not_visited_again_and_again() -> None:

@@ -3,184 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from local_cluster import LocalCluster
-from local_cluster.complete import Completed
 from local_cluster.testing import complete_topology
-from topology_api import (
-    BatchBolt,
-    Bolt,
-    Context,
-    FailTuple,
-    Fields,
-    Replay,
-    Spout,
-    Topology,
-    TopologyBuilder,
-    Tuple,
-)
-
-WAIT: dict[str, object] = {"topology.on.outage": "wait"}
-#: Whether a call for this value may succeed at this time (simulated seconds since the start).
-Works = Callable[[Any, float], bool]
-
-
-class Away(Exception):
-    """The store does not answer."""
-
-
-class Store:
-    """What all bolts here write to."""
-
-    def __init__(self, works: Works) -> None:
-        self.works = works
-
-    def write(self, value: Any, context: Context) -> None:
-        if not self.works(value, context.now()):
-            raise Away(f"no answer to {value}")
-
-
-class Writes(Bolt):
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def prepare(self, context: Context) -> None:
-        self.context = context
-
-    def execute(self, tup: Tuple) -> None:
-        self.store.write(tup[0], self.context)
-
-
-class WritesInAThread(Writes):
-    threaded = True
-
-
-class WritesAndAcks(Writes):
-    """A rich bolt."""
-
-    auto_ack = auto_anchor = False
-
-    def execute(self, tup: Tuple) -> None:
-        try:
-            self.store.write(tup[0], self.context)
-        except Away as error:
-            self.fail(tup, str(error))
-        else:
-            self.ack(tup)
-
-
-class WritesLater(Writes):
-    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
-        await asyncio.sleep(0.01)
-        self.store.write(tup[0], self.context)
-
-
-class WritesBatches(BatchBolt):
-    batch_size = 50
-    batch_interval = 0.2
-
-    def __init__(self, store: Store) -> None:
-        self.store = store
-
-    def prepare(self, context: Context) -> None:
-        self.context = context
-
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        for tup in tups:
-            self.store.write(tup[0], self.context)
-
-
-class WritesBatchesOneByOne(WritesBatches):
-    """Fails single tuples of its batches, and returns."""
-
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        for tup in tups:
-            try:
-                self.store.write(tup[0], self.context)
-            except Away as error:
-                self.fail(tup, str(error))
-
-
-class WritesRichBatches(WritesBatches):
-    """Acks by itself, after its batch was written."""
-
-    auto_ack = False
-
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        super().execute_batch(tups)
-        for tup in tups:
-            self.ack(tup)
-
-
-KINDS = [
+from tests.local_cluster.failing_stores import (
+    CALLS,
+    FEW_KINDS,
+    KINDS,
+    WAIT,
+    Picky,
+    Recorded,
+    Source,
+    Store,
     Writes,
-    WritesInAThread,
-    WritesAndAcks,
-    WritesLater,
     WritesBatches,
-    WritesBatchesOneByOne,
-    WritesRichBatches,
-]
-#: For outages of which a longer one is tried with each kind.
-FEW_KINDS = [
-    kind if kind in (Writes, WritesLater, WritesRichBatches) else pytest.param(kind, marks=pytest.mark.soak)
-    for kind in KINDS
-]
-
-
-class Source(Spout):
-    """Emits 0 … count-1, one each `every` seconds; the message ids are the values."""
-
-    outputs = Fields("value")
-
-    def __init__(self, count: int, every: float, replay: Replay) -> None:
-        self.left = list(range(count - 1, -1, -1))
-        self.every = every
-        self.replay = replay
-
-    def next_tuple(self) -> float:
-        if self.left:
-            value = self.left.pop()
-            self.emit((value,), message_id=value)
-        if not self.left:
-            self.finish()
-        return self.every
-
-
-def writing(
-    bolt: Any,
-    count: int,
-    every: float,
-    replay: Replay | None = None,
-    tasks: int = 1,
-    pending: int | None = 1000,
-) -> Topology:
-    builder = TopologyBuilder("orders", conf={"topology.max.spout.pending": pending})
-    builder.set_spout("source", Source(count, every, replay or Replay()))
-    builder.set_bolt("store", bolt, parallelism=tasks).shuffle_grouping("source")
-    return builder.build()
-
-
-def run(kind: Any, works: Works, count: int, every: float, **more: Any) -> Completed:
-    return complete_topology(writing(kind(Store(works)), count, every, **more), conf=WAIT)
-
-
-def away(since: float, until: float) -> Works:
-    return lambda _, now: not since <= now < until
-
-
-#: The calls of `Recorded` stores, and batches. Bolts are pickled with their tests' own lists, but not with those of modules.
-CALLS: list[tuple[Any, float]] = []
-
-
-class Recorded(Store):
-    def write(self, value: Any, context: Context) -> None:
-        CALLS.append((value, context.now()))
-        super().write(value, context)
+    WritesBatchesPickily,
+    away,
+    run,
+    writing,
+)
+from topology_api import Replay, TopologyBuilder, Tuple
 
 
 @pytest.mark.parametrize("kind", FEW_KINDS)
@@ -221,7 +68,43 @@ def test_a_store_that_is_away_for_ten_minutes_loses_nothing_and_is_called_seldom
     assert run_.failed("source") == []
     assert sorted(run_.acked("source")) == list(range(500))
     assert run_.seconds < 605.0 + 75.0
-    assert 5 < len([now for _, now in CALLS if 20.0 < now < 605.0]) < 30
+    probes = [(value, now) for value, now in CALLS if 20.0 < now < 605.0]
+    assert 5 < len(probes) < 30
+    assert len({value for value, _ in probes}) == len(probes), "each with another tuple"
+    pauses = [later - earlier for (_, earlier), (_, later) in pairwise(probes)]
+    assert all(0.75 <= pause <= 61.0 for pause in pauses), "one at a time"
+    assert len({round(pause, 3) for pause in pauses[-5:]}) > 1, "with jitter"
+
+
+class WritesSlowly(Writes):
+    """Each call takes longer than the first pauses between probes."""
+
+    running = most = 0
+
+    async def execute(self, tup: Tuple) -> None:  # type: ignore[override]
+        cls = type(self)
+        cls.running += 1
+        if self.context.now() > 20.0:
+            cls.most = max(cls.most, cls.running)
+        try:
+            await asyncio.sleep(5.0)
+            self.store.write(tup[0], self.context)
+        finally:
+            cls.running -= 1
+
+
+def test_no_probe_begins_while_another_one_is_running() -> None:
+    CALLS.clear()
+    with LocalCluster(simulated_time=True) as cluster:
+        topology = writing(WritesSlowly(Recorded(away(0.0, 500.0))), 500, 0.03)
+        cluster.submit(topology, conf=WAIT)
+        cluster.advance(60)
+        [down] = cluster.status("orders").components["store"].down
+        assert down.since < 10.0
+        calls = len(CALLS)
+        WritesSlowly.most = 0
+        cluster.advance(300)
+        assert len(CALLS) > calls + 5 and WritesSlowly.most == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -325,23 +208,6 @@ def test_two_tuples_that_fail_with_nothing_else_to_do_are_given_up_after_their_t
     assert all(9 <= failure.attempts <= 13 for _, failure in failed), "300 s, not 2,000 s"
 
 
-class Picky(Store):
-    """Refuses the value 30 for good."""
-
-    def write(self, value: Any, context: Context) -> None:
-        if value == 30:
-            raise FailTuple("30 is refused")
-        super().write(value, context)
-
-
-class WritesBatchesPickily(WritesBatches):
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        for tup in tups:
-            if tup[0] == 30:
-                self.fail(tup, FailTuple("30 is refused"))
-        super().execute_batch([tup for tup in tups if tup[0] != 30])
-
-
 @pytest.mark.parametrize("kind", [*KINDS[:4], WritesBatchesPickily])
 def test_a_tuple_that_is_refused_for_good_is_given_up_in_an_outage_too(kind: Any) -> None:
     run_ = complete_topology(writing(kind(Picky(away(0.0, 100.0))), 40, 0.1), conf=WAIT)
@@ -374,77 +240,3 @@ def test_a_batch_that_fails_is_executed_in_halves_apart_from_fresh_tuples() -> N
         assert halves == [whole[:middle], whole[middle:]]
         whole, parts = next(half for half in halves if 20 in half), parts[2:]
     assert whole == [20], "only a batch of one counts"
-
-
-class BrokenStore(Store):
-    """Fails for every tuple of the first task."""
-
-    def write(self, value: Any, context: Context) -> None:
-        if context.index == 0:
-            raise Away(f"no answer to {value}")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_one_broken_task_of_four_costs_no_tuple(kind: Any) -> None:
-    completed = complete_topology(four_tasks("shuffle", kind(BrokenStore(lambda *_: True)), 700), conf=WAIT)
-    assert completed.failed("source") == [] and len(completed.acked("source")) == 700
-
-
-class OneIsBroken(Writes):
-    """Of its tasks the first fails for every tuple."""
-
-    def execute(self, tup: Tuple) -> None:
-        if self.context.index == 0:
-            raise Away(f"no answer to {tup[0]}")
-
-
-def four_tasks(grouping: str, bolt: Any, count: int) -> Topology:
-    builder = TopologyBuilder("orders")
-    builder.set_spout("source", Source(count, 0.01, Replay()))
-    declarer = builder.set_bolt("store", bolt, parallelism=4)
-    if grouping == "shuffle":
-        declarer.shuffle_grouping("source")
-    else:
-        declarer.fields_grouping("source", "value")
-    return builder.build()
-
-
-def test_shuffled_tuples_go_around_a_broken_task() -> None:
-    topology = four_tasks("shuffle", OneIsBroken(Store(lambda *_: True)), 1000)
-    completed = complete_topology(topology, conf=WAIT)
-    assert completed.failed("source") == [] and len(completed.acked("source")) == 1000
-    assert completed.seconds < 120.0
-
-
-class BreaksForAWhile(Writes):
-    """Of its tasks the first fails from second 5 to second 605."""
-
-    def execute(self, tup: Tuple) -> None:
-        if self.context.index == 0 and 5.0 <= self.context.now() < 605.0:
-            raise Away(f"no answer to {tup[0]}")
-
-
-def test_tuples_that_belong_to_a_broken_task_wait_for_it() -> None:
-    topology = four_tasks("fields", BreaksForAWhile(Store(lambda *_: True)), 1000)
-    completed = complete_topology(topology, conf=WAIT)
-    assert completed.failed("source") == [] and len(completed.acked("source")) == 1000
-    assert 605.0 < completed.seconds < 700.0
-
-
-def test_bolts_that_are_down_one_behind_the_other_with_little_room_go_on_afterwards() -> None:
-    """The first emits before it fails, so its outbox is full, and it is blocked when it is to be tried."""
-    builder = TopologyBuilder("orders", conf={"topology.queue.size": 64})
-    builder.set_spout("source", Source(500, 0.01, Replay()))
-    builder.set_bolt("first", EmitsAndFails(Store(away(2.0, 60.0)))).shuffle_grouping("source")
-    builder.set_bolt("store", Writes(Store(away(2.0, 60.0)))).shuffle_grouping("first")
-    completed = complete_topology(builder.build(), conf=WAIT)
-    assert completed.failed("source") == [] and len(completed.acked("source")) == 500
-
-
-class EmitsAndFails(Writes):
-    outputs = Fields("value")
-
-    def execute(self, tup: Tuple) -> None:
-        for _ in range(20):
-            self.emit(tup.values)
-        self.store.write(tup[0], self.context)

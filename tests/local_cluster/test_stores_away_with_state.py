@@ -11,7 +11,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from squall_io.files import FileSink
-from tests.local_cluster.test_stores_away import (
+from tests.local_cluster.failing_stores import (
     CALLS,
     FEW_KINDS,
     KINDS,

@@ -70,6 +70,19 @@ def test_a_host_that_cannot_start_workers_is_listed_with_the_reason(
     assert "squall_supervisor_cannot_start_workers{" not in text_at(client, "/metrics")
 
 
+def test_connections_that_a_supervisor_closes_are_counted(
+    client: Client, store: InMemoryStore, running: PlayedSupervisor
+) -> None:
+    metric = "squall_supervisor_http_connections_closed_total"
+    assert f"{metric}{{" not in text_at(client, "/metrics")
+    [record] = Registry(store).all_supervisors()
+    Registry(store).supervisors.put(replace(record, connections_closed={"address": 7, "full": 1}))
+    lines = text_at(client, "/metrics").splitlines()
+    assert f'{metric}{{supervisor="s1",host="host-s1",reason="address"}} 7' in lines
+    assert f'{metric}{{supervisor="s1",host="host-s1",reason="full"}} 1' in lines
+    assert f"# TYPE {metric} counter" in lines
+
+
 def test_topologies_are_listed_with_the_sums_of_their_counters(client: Client, running: object) -> None:
     [told] = client.get("topologies")["topologies"]
     assert {key: told[key] for key in ("name", "state", "tasks", "workers", "components")} == {
@@ -170,7 +183,7 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
         "loads": [
             {"task": 1, "busy": 0.75, "queue": 3, "call_since": 1000.0, "execute_p99": 0.5, "grew": 2**21}
         ],
-        "down": {"1": [900.0, "Away: no answer"]},
+        "down": {"1": [900.0, 'Away: no "answer" to 7 (/state/code/0a1b/store.py:17, in write\\all)']},
     }
     running.send(counters=[row])
     found = dict(line.rsplit(" ", 1) for line in text_at(client, "/metrics").splitlines())
@@ -182,6 +195,8 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
     of_task["memory_growth_bytes"] = 2**21
     for name, value in of_task.items():
         assert float(found[f'squall_task_{name}{{{lines},task="1"}}']) == value
+    error = r"Away: no # to # (store.py:17, in write\\all)"
+    assert found[f'squall_task_down_info{{{lines},task="1",error="{error}"}}'] == "1"
     of_process = {"cpu_cores": 0.5, "resident_memory_bytes": 2**20, "threads": 6, "restarts": 0}
     for name, value in of_process.items():
         assert float(found[f'squall_worker_{name}{{topology="words",worker="w1"}}']) == value

@@ -81,6 +81,8 @@ README: Final = (
 )
 
 CLUSTER: Final = (
+    Bound("it has at most 120 characters", 120, "nimbus.http.error_labels:MOST_LABEL",
+          "nimbus/test_error_labels.py::test_a_label_is_bounded"),
     Bound("go on for `supervisor.worker.lease.secs` (20 s) and then end", 20, option("supervisor.worker.lease.secs"),
           "faults/test_frozen_workers.py::test_a_worker_without_its_supervisor_for_longer_than_the_lease_exits_by_itself"),
     Bound("Workers run without their supervisor for `supervisor.worker.lease.secs` (20 s), and the new process takes them over;"
@@ -205,6 +207,8 @@ WORKERS: Final = (
 )
 
 CONCEPTS: Final = (
+    Bound("Every other call that takes five seconds is in", 5, "worker.process.long_calls:LONG_CALL",
+          "worker/test_long_calls.py::test_a_call_without_a_tuple_is_reported_with_its_method_and_place"),
     Bound("leaves while the call is running: 50 ms later", 50, "worker.loop.threaded_tasks:VISIT_SECONDS * 1000",
           f"{YIELD}::test_tuples_leave_while_the_call_runs"),
     Bound("(a quarter of `topology.queue.size`, at most 1,024 tuples)", 1024, "",
@@ -251,6 +255,8 @@ SECURITY: Final = (
           f"{STALLED}::test_a_file_that_comes_too_slowly_is_not_waited_for_and_leaves_nothing"),
     Bound("when there are 4,096", 4096, "nimbus.daemon:MOST_CONNECTIONS",
           f"{STALLED}::test_connections_over_the_limit_are_closed_at_once_and_the_others_stay"),
+    Bound("at most ten seconds old, since its last start", 10, "supervisor.store_view:CLOSED_SECS",
+          "supervisor/test_closed_connections.py::test_a_count_is_in_the_store_a_while_later_however_fast_it_grows"),
     Bound("(on the log port of a supervisor, 128)", 128, "supervisor.log_server:MOST_CONNECTIONS",
           "supervisor/test_log_server.py::test_strangers_who_hold_connections_do_not_keep_a_nimbus_out"),
     Bound("a quarter of the places (at least 16)", 16, "squall.http.admission:_LEAST",
@@ -329,7 +335,10 @@ COMMANDS: Final = (
           "worker/test_work_time.py::test_the_busy_share_is_that_of_the_last_seconds"),
     Bound("has been running, after one second", 1, "worker.loop.snapshot:SHOWN_SECONDS",
           f"{YIELD}::test_a_call_is_shown_once_it_has_run_for_a_second"),
-    Bound("a call of a bolt that has not returned for five seconds", 5, "worker.process.long_calls:LONG_CALL",
+    Bound("within 10 s after it has begun to work", 10, "",
+          "squall_cli/test_sick_bolts.py::test_one_command_names_each_sick_bolt_with_its_task_in_time",
+          "sick bolt named", LOAD_FACTOR),
+    Bound("a call that has not returned for five seconds", 5, "worker.process.long_calls:LONG_CALL",
           "worker/test_long_calls.py::test_a_long_call_is_reported_once_with_its_place_and_tuple"),
     Bound("by tuples per second over the last five seconds", 5, "squall_cli.local.rates:WINDOW",
           "squall_cli/test_run_table.py::test_rates_cover_only_the_last_seconds"),
@@ -366,6 +375,8 @@ TESTING: Final = (
 )
 
 SPARK: Final = (
+    Bound("tries one of them again and again, every minute in the end", 1, "worker.tasks.probing:LONGEST_PAUSE / 60",
+          "squall_io/test_sink_outages.py::test_a_refused_batch_waits_until_a_person_has_removed_the_cause"),
     Bound("when the topology has written nothing for a day", 24, "squall_cli.spark.table_sweep:OLD / 3600",
           "squall_cli/test_table_sweep.py::test_with_an_age_younger_files_are_swept_too_and_json_has_all"),
     Bound("without a writer after 24 hours", 24, "squall_io.spark.manifest.sweep:TMP_AGE / 3600",

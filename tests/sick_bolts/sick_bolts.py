@@ -1,9 +1,10 @@
-"""Five bolts that are sick: slow for one key, hung, holding Python's lock, leaking memory, raising. By hand:
+"""Bolts that are sick: slow for one key, hung in `execute`, in `prepare` and in `tick`, holding Python's lock, leaking memory,
+raising. By hand:
 
     squall submit tests/sick_bolts/sick_bolts.py -- slow
 
-Then one command names the bolt and its task within ten seconds: `squall status --tasks` the slow one (BUSY, EXEC p99), the
-leaking one (GREW), the hung one and, in a note, the one that holds Python's lock; `squall errors` the raising one.
+Then one command names the bolt and its task; docs/command-line.md says which, and within what time
+(`squall_cli/test_sick_bolts.py` holds it to that).
 """
 
 from __future__ import annotations
@@ -50,6 +51,34 @@ class Hung(Bolt):
             threading.Event().wait()
 
 
+class HungAtStart(Bolt):
+    """A start that never ends."""
+
+    threaded = True
+
+    def prepare(self, context: Context) -> None:
+        threading.Event().wait()
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+class HungInTick(Bolt):
+    """A tick that never ends."""
+
+    threaded = True
+    tick_interval = 0.1
+
+    def tick(self) -> None:
+        self.look_up()
+
+    def look_up(self) -> None:
+        threading.Event().wait()
+
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
 class Holding(Bolt):
     """A call in C that holds Python's own lock, so that no other thread of the process runs: a regular expression that takes
     years."""
@@ -81,6 +110,7 @@ class Raising(Bolt):
 SICK: dict[str, type[Bolt]] = {
     "slow": Slow,
     "hung": Hung,
+    "starting": HungAtStart,
     "holding": Holding,
     "leaking": Leaking,
     "raising": Raising,
@@ -92,4 +122,6 @@ def topology(kind: str = "slow") -> Topology:
     builder.set_spout("keys", Keys())
     builder.set_bolt("healthy", Healthy()).shuffle_grouping("keys")
     builder.set_bolt("sick", SICK[kind](), 2).fields_grouping("keys", "key")
+    if kind == "starting":
+        builder.set_bolt("ticking", HungInTick()).shuffle_grouping("keys")
     return builder.build()

@@ -32,7 +32,7 @@ def bolt(*loads: TaskLoad, down: tuple[DownTask, ...] = ()) -> ComponentStatus:
 
 HUNG = bolt(
     TaskLoad(3, 0.1, 5),
-    TaskLoad(4, 1.0, 70, call_since=NOW - 38, call_place="orders.py:7, in execute", call_tuple="<Tuple a>"),
+    TaskLoad(4, 1.0, 70, None, None, NOW - 38, "execute", "orders.py:7, in execute", "<Tuple a>"),
 )
 LEAKING = bolt(TaskLoad(5, 0.2, 3, 0.001, 0.3, grew=212 * 2**20), TaskLoad(6, 0.3))
 DOWN = bolt(
@@ -69,7 +69,9 @@ def test_a_bolt_that_hangs_is_named_in_every_window(width: int, tasks: bool) -> 
     lines = drawn(width, tasks=tasks)
     (row,) = [line for line in lines if line.startswith("orders") and " hung " in line and " 38s" in line]
     assert "IN ONE CALL" in next(line for line in lines if "COMPONENT" in line)
-    assert any("hung[4] has been in one call for 38.0 s, at orders.py:7" in line for line in lines)
+    assert any(
+        "hung[4] has been in one call of execute() for 38.0 s, at orders.py:7" in line for line in lines
+    )
     assert "100%" in row
 
 
@@ -77,7 +79,7 @@ def test_a_wide_window_says_why_in_the_row() -> None:
     head = next(line for line in drawn(200) if "COMPONENT" in line)
     assert "EXEC p50  EXEC p99  IN ONE CALL" in head and "WHY IDLE" in head
     text = "\n".join(drawn(200))
-    assert "in one call for 38s, at orders.py:7, in execute" in text
+    assert "in one call of execute() for 38s, at orders.py:7, in execute" in text
     assert f"down since {formats.clock(NOW - 600, NOW)}: ConnectionError: no (orders.py:17, in ex" in text
     assert "/state/code" not in text
 
@@ -113,7 +115,7 @@ def test_a_low_window_keeps_the_components() -> None:
 def test_lines_below_name_topology_and_task() -> None:
     lines = [plain(line) for line in trouble_lines(BUSY, WORKERS[:1], 200, {})]
     assert lines[0].startswith("orders: store has been down since ")
-    assert lines[1].startswith("orders: hung[4] has been in one call for 38.0 s")
+    assert lines[1].startswith("orders: hung[4] has been in one call of execute() for 38.0 s")
     assert lines[2].startswith(
         "orders: w1 uses 561 of 560 MB (topology.worker.memory.mb); 222 MB of the growth"
     )

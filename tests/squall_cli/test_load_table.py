@@ -37,15 +37,19 @@ def test_workers_of_an_earlier_release_show_no_load() -> None:
 
 
 def test_status_names_a_call_that_has_not_returned_for_five_seconds() -> None:
-    load = TaskLoad(
-        3, 1.0, 7, call_since=1000.0, call_place="app.py:7, in execute", call_tuple="values ['a']"
-    )
+    load = TaskLoad(3, 1.0, 7, None, None, 1000.0, "execute", "app.py:7, in look_up", "values ['a']")
     hung = {"hung": bolt(load)}
     assert list(call_lines(hung, 100, now=1004.9)) == []
     (line,) = call_lines(hung, 100, now=1012.0)
     assert plain(line) == (
-        "hung[3] has been in one call for 12.0 s, at app.py:7, in execute, with values ['a']"
+        "hung[3] has been in one call of execute() for 12.0 s, at app.py:7, in look_up, with values ['a']"
     )
+
+
+def test_a_call_of_which_only_the_method_is_known_is_named_as_early() -> None:
+    hung = {"hung": bolt(TaskLoad(3, 1.0, call_since=1000.0, call_name="prepare"))}
+    (line,) = call_lines(hung, 100, now=1005.0)
+    assert plain(line) == "hung[3] has been in one call of prepare() for 5.00 s"
 
 
 def test_a_call_is_timed_by_the_clock_of_nimbus() -> None:
@@ -54,7 +58,7 @@ def test_a_call_is_timed_by_the_clock_of_nimbus() -> None:
     assert plain(line).split()[-1] == "12s"
 
 
-def test_a_call_whose_place_is_not_known_yet_is_named_a_little_later() -> None:
+def test_a_call_of_which_nothing_is_known_yet_is_named_a_little_later() -> None:
     hung = {"hung": bolt(TaskLoad(3, 1.0, call_since=1000.0))}
     assert list(call_lines(hung, 100, now=1007.0)) == []
     (line,) = call_lines(hung, 100, now=1010.0)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from squall_io.spark.rows.arrow import arrow_schema
 from squall_io.spark.rows.schema import Schema
+from squall_io.spark.sink import errors, sink_table
 from squall_io.spark.sink.writing import WriteAs
 
 
@@ -43,3 +47,14 @@ class PyarrowWriter:
         )
 
     def close(self) -> None: ...
+
+
+def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let sinks of this test do without Spark, without waits, and without syncs of the disk."""
+    pytest.importorskip("pyspark")  # it has to be installed, for its types; it is not started
+    pytest.importorskip("pyarrow")
+    monkeypatch.setattr(sink_table, "shared_session", lambda *more: Lease())
+    monkeypatch.setattr(sink_table, "TableWriter", PyarrowWriter)
+    monkeypatch.setattr(sink_table, "is_broken", lambda session: False)
+    monkeypatch.setattr(errors, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(os, "fsync", lambda file: None)

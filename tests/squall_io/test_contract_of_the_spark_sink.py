@@ -6,7 +6,6 @@ lets Spark write.
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 
@@ -17,21 +16,14 @@ from local_cluster.contracts.sinks import SinkPlace
 from local_cluster.contracts.staged_sinks import StagedTrial, promises_of
 from local_cluster.testing import check_staged_sink
 from squall_io.spark.manifest import epochs
-from squall_io.spark.sink import errors, sink_table
-from tests.squall_io.sink_without_spark import Lease, PyarrowWriter
+from tests.squall_io.sink_without_spark import without_spark
 from tests.table_of_the_contract import make, staged, values, visible
 from topology_api import StagedSink
 
 
 @pytest.fixture(autouse=True)
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("pyspark")  # it has to be installed, for its types; it is not started
-    pytest.importorskip("pyarrow")
-    monkeypatch.setattr(sink_table, "shared_session", lambda *more: Lease())
-    monkeypatch.setattr(sink_table, "TableWriter", PyarrowWriter)
-    monkeypatch.setattr(sink_table, "is_broken", lambda session: False)
-    monkeypatch.setattr(errors, "FIRST_WAIT", 0.0)
-    monkeypatch.setattr(os, "fsync", lambda file: None)
+    without_spark(monkeypatch)
 
 
 def test_the_sink_keeps_its_contract_with_a_kill_at_each_line_of_the_commit_protocol(tmp_path: Path) -> None:

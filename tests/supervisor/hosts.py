@@ -98,6 +98,7 @@ class Hosts:
         command: Callable[[Path], Sequence[str]] = fake_command,
         kernel_kills: Callable[[], int | None] = exits.kernel_kills,
         admit: Callable[[], object] = lambda: None,
+        closed: Callable[[], Mapping[str, int]] = dict,
     ) -> Supervisor:
         """Another supervisor, or a new process of one. `store`: the store as it sees it."""
         pair = self.pairs.setdefault(name, KeyPair.make())
@@ -112,7 +113,9 @@ class Hosts:
         )
         record = SupervisorRecord(name, name, self.slots, beats=True, public_key=pair.public)
         terms = WorkerTerms(bind, timeouts=self.limits)
-        supervisor = Supervisor(record, registry, self.link, processes, self.clock, terms, admit=admit)
+        supervisor = Supervisor(
+            record, registry, self.link, processes, self.clock, terms, admit=admit, closed=closed
+        )
         supervisor.register()
         self.ever.append(supervisor)
         return supervisor

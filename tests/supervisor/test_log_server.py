@@ -202,12 +202,22 @@ def test_a_worker_is_asked_for_its_stacks_and_one_that_does_not_answer_is_named(
     assert served.ask("/stacks/words-1-0/w1", "Bearer x")[0] == 401
 
 
-def test_strangers_who_hold_connections_do_not_keep_a_nimbus_out(served: Served) -> None:
+def test_strangers_who_hold_connections_do_not_keep_a_nimbus_out(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert served.server.closed() == {}
     with ExitStack() as stack:
         for _ in range(2 * MOST_CONNECTIONS):
             stack.enter_context(socket.create_connection(("127.0.0.1", served.server.port), timeout=30))
         status, answer = served.ask("/logs/words-1-0/w1")
         assert status == 200 and answer["text"]
+    # They are counted, and the first of a minute is logged.
+    closed = served.server.closed()
+    assert sum(closed.values()) >= MOST_CONNECTIONS and closed.keys() <= {"address", "unknown", "full"}
+    told = [
+        each for each in caplog.messages if each.startswith(f"port {served.server.port}: closed a connection")
+    ]
+    assert len(told) == 1 and "127.0.0.1" in told[0]
 
 
 def test_the_log_of_a_topology_that_has_ended_is_read_while_it_is_kept(tmp_path: Path) -> None:

@@ -1,17 +1,20 @@
-"""A call of a bolt that does not return is reported with its task, its tuple and the line of the user's code."""
+"""A call that does not return is reported with its task, its method, its tuple and the line of the user's code."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from types import FrameType
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from squall.cluster.counters import ComponentCounters, WorkerCounters
+from squall.reports.error_reports import ErrorReport
 from squall.status import TaskLoad
 from squall.transport.frames import Batch
 from tests.worker.daemon_stand_ins import Stack, a_task
@@ -51,6 +54,76 @@ def test_a_long_call_is_reported_once_with_its_place_and_tuple(monkeypatch: Any)
     found = calls.add_to(counters())
     assert found.components["count"].loads[4].call_place == ""
     assert len(found.reports) == 1, "the report stays when the call has returned"
+
+
+def beaten(task: Any, call: Callable[..., FrameType]) -> tuple[TaskLoad, tuple[ErrorReport, ...]]:
+    """The load and the reports of a call that has not returned for five seconds."""
+    frame = Stack().serve(partial(call, object()))
+    calls, counted = LongCalls("words"), counters()
+    calls.check([UserCall(task, 100.0, frame, 4.0, 105.0)], lambda: {threading.get_ident(): frame})
+    told = calls.add_to(counted)
+    return told.components["count"].loads[4], told.reports
+
+
+def named(name: str) -> Callable[..., FrameType]:
+    """A user's method with this name, whose call is in another function now."""
+    source = f"def {name}(self):\n    return look_up()\n"
+    namespace: dict[str, Any] = {"look_up": look_up}
+    exec(compile(source, __file__, "exec"), namespace)
+    found: Callable[..., FrameType] = namespace[name]
+    return found
+
+
+def look_up() -> FrameType:
+    return sys._getframe()
+
+
+def decorated(call: Callable[..., FrameType]) -> Callable[..., FrameType]:
+    def wrapper(*args: object) -> FrameType:
+        return call(*args)
+
+    return wrapper
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("prepare", {"opened": False}),
+        ("tick", {}),
+        ("on_timer", {}),
+        ("end_of_input", {"threaded": True}),
+        ("open", {"kind": "spout", "opened": False, "threaded": True}),
+        ("next_tuple", {"kind": "spout"}),
+        ("ack", {"kind": "spout", "threaded": True}),
+        ("deactivate", {"kind": "spout", "threaded": True}),
+    ],
+)
+@pytest.mark.parametrize("wrap", [lambda call: call, decorated])
+def test_a_call_without_a_tuple_is_reported_with_its_method_and_place(
+    name: str, task: dict[str, Any], wrap: Callable[..., Any]
+) -> None:
+    load, (report,) = beaten(a_task(4, **task), wrap(named(name)))
+    assert load.call_name == name and load.call_place.endswith(", in look_up")
+    assert report.text == f"{name}() has not returned for 5 s"
+    assert (report.component, report.task, report.place) == ("count", 4, load.call_place)
+    assert __file__ in report.place and report.tuple_text is None
+    assert report.call == "", "so it does not count as an error of a start, which ends a trial"
+
+
+def test_a_threaded_spout_may_wait_for_its_source_in_next_tuple() -> None:
+    task = a_task(4, kind="spout", threaded=True)
+    for call in named("next_tuple"), named("poll_for_ever"):
+        load, reports = beaten(task, call)
+        assert load.call_place.endswith(", in look_up"), "the status shows where it waits"
+        assert reports == ()
+
+
+def test_a_call_in_code_of_packages_is_shown_where_the_method_calls_it() -> None:
+    source = "def prepare(self):\n    return wait()\n\n\ndef wait():\n    return sys._getframe()\n"
+    namespace: dict[str, Any] = {"sys": sys}
+    exec(compile(source, "/opt/site-packages/sink.py", "exec"), namespace)
+    load, _ = beaten(a_task(4, opened=False), namespace["prepare"])
+    assert load.call_place == "/opt/site-packages/sink.py:2, in prepare"
 
 
 class NeverShown:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -131,6 +133,45 @@ def test_all_letters_of_a_round_are_one_file_before_the_first_fail(task: SpoutTa
     fail_trees(task, 3)
     task.run()
     assert seen == [3, 3, 3] and len(folder.files()) == 1
+
+
+def test_a_letter_is_synced_with_its_name_and_all_its_folders_before_fail_is_called(
+    task: SpoutTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    folders = {"letters": state / "letters", "topology": state / "letters" / "words", "state": state}
+    task.letters.keeper = LetterFiles(
+        LetterFolder(folders["topology"]), 1, 1_000_000, None, float, lambda: 1000.0
+    )
+    calls: list[str] = task.instance.calls
+    fsync, rename = os.fsync, os.rename
+
+    def synced(descriptor: int) -> None:
+        fsync(descriptor)
+        this = os.fstat(descriptor)
+        if stat.S_ISREG(this.st_mode):
+            calls.append(
+                f"sync of {this.st_size > 100 and 'the whole file'}, mode {stat.S_IMODE(this.st_mode):o}"
+            )
+            return
+        [name] = [
+            name for name, path in folders.items() if path.exists() and os.path.samestat(path.stat(), this)
+        ]
+        calls.append(f"sync of {name}")
+
+    def renamed(old: str, new: str) -> None:
+        rename(old, new)
+        calls.append(f"name {Path(new).suffix}")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "rename", renamed)
+    fail_trees(task, 1)
+    task.run()
+    found = calls_of(task)
+    assert found[:2] == ["sync of the whole file, mode 600", "name .letters"]
+    assert found[2:5] == ["sync of topology", "sync of letters", "sync of state"]
+    assert found[5:] == ["fail 1 failed", "next 5"]
 
 
 def test_a_letter_that_fails_again_is_kept_though_its_spout_replays_nothing(clock: ManualClock) -> None:

@@ -1,7 +1,7 @@
 """The transport inside one process: frames passed as objects.
 
 `Loopback` joins the in-process workers of a local cluster: frames go from worker to worker in order, and none is lost. With
-`encoded` each frame goes through the codec, as on a network, so that values that cannot be encoded fail here too.
+`encoded` each frame goes through the codec, as on a network, so that values that cannot be encoded or decoded fail here too.
 Must not know: tasks, user code, clocks.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from squall.transport import wire
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, EpochFrame, Frame
-from squall.transport.wire import Header, Streams
+from squall.transport.wire import Header, Streams, Undecodable
 from squall.values import Incarnation
 
 Deliver = Callable[[Frame], None]
@@ -44,22 +44,28 @@ class Loopback:
         if not self.encoded:
             deliver(frame)
         elif isinstance(frame, Batch):
-            deliver(self.batch_through_codec(frame))
+            deliver(self.batch_through_codec(frame, worker))
         elif isinstance(frame, EpochFrame):
             if isinstance(frame.item, Batch):
-                frame.item = self.batch_through_codec(frame.item)
+                frame.item = self.batch_through_codec(frame.item, worker)
             deliver(frame)
         else:
             header = Header(wire.CONTROL_FRAME, frame.sender, NO_INCARNATION, NO_INCARNATION, 0, 0)
             opened, body = wire.open_header([wire.seal(header, pack_control(frame, 0))])
             deliver(unpack_control(opened.sender, body)[0])
 
-    def batch_through_codec(self, batch: Batch) -> Batch:
-        """Return the batch after encoding and decoding; tuples with a value that cannot be encoded fail and are left out."""
+    def batch_through_codec(self, batch: Batch, worker: str) -> Batch:
+        """Return the batch for a worker after encoding and decoding. Tuples with a value that cannot be encoded fail, and are
+        left out; if a value cannot be decoded, all tuples fail."""
         body, further, note = wire.pack_encodable(batch, self.codec, self.streams, batch.sender)
         if note is not None and (own := self.workers.get(batch.sender)) is not None:
             own(note)
         kind = wire.END if batch.ended else wire.BATCH
         first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)
         header, rest = wire.open_header([first])
-        return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
+        try:
+            return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
+        except Undecodable as error:
+            component = self.streams.component_of.get(error.batch.target)
+            self.workers[worker](wire.undecodable_note(error, worker, component))
+            return error.batch

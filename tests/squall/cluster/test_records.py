@@ -131,6 +131,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "versions": TEXTS,
         "resources": st.dictionaries(TEXT, NUMBERS, max_size=2),
         "cannot_start": TEXT,
+        "connections_closed": st.dictionaries(TEXT, st.integers(0), max_size=2),
     },
     NimbusRecord: {
         "id": TEXT,
@@ -216,7 +217,17 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
 ) -> None:
     body = json.loads(encode(record))
     field = data.draw(st.sampled_from(sorted(body)))
-    later = ("event", "cannot_start", "set_options", "by", "repeats", "ended_by", "returns", "state_start")
+    later = (
+        "event",
+        "cannot_start",
+        "connections_closed",
+        "set_options",
+        "by",
+        "repeats",
+        "ended_by",
+        "returns",
+        "state_start",
+    )
     if field not in later and data.draw(st.booleans()):
         del body[field]
         with pytest.raises(BadRecord):

@@ -75,6 +75,29 @@ def test_a_value_that_cannot_be_encoded_fails_its_tuple_at_the_sender_and_the_ot
     assert "'word'" in (control.failures[0][1].error or "")
 
 
+class Unread:
+    """Cannot be unpickled."""
+
+    def __reduce__(self) -> Any:
+        return int, ("no number",)
+
+
+def test_a_value_that_cannot_be_decoded_fails_the_tuples_of_its_batch_at_the_receiver() -> None:
+    loopback = Loopback(Streams(two_streams(), COMPONENTS), encoded=True)
+    receiver: list[Frame] = []
+    loopback.join("w2", receiver.append)
+    sent = batch([("a",), (Unread(),)])
+    sent.roots = Ids([10, 11])
+    loopback.send("w2", sent)
+    note, arrived = receiver
+    assert isinstance(note, Control) and isinstance(arrived, Batch)
+    assert [(root, failure.component, failure.task) for root, failure in note.failures] == [
+        (10, "count", 2),
+        (11, "count", 2),
+    ]
+    assert arrived.frame == sent.frame and not len(arrived.rows), "its number is needed for the grant"
+
+
 def test_encoded_sources_know_component_stream_and_fields() -> None:
     loopback = Loopback(Streams(two_streams(), COMPONENTS), encoded=True)
     got: list[Frame] = []
