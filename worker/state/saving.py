@@ -385,8 +385,8 @@ class StateSaving:
     def begin_recent(
         self, handle: PlainValueHandle, cells: list[Any], start: int, step: int
     ) -> tuple[Part, list[Any], list[Any]]:
-        """Return a part with those of the next cells that are absent, and the keys and values of the others. `step`: each
-        so many of the list is one."""
+        """Return a part that says which of the next cells have no value, and the keys and values of the others. `step`: the
+        distance of two cells in the list."""
         keys, values, gone = handle.at_marker_of(cells, start, start + MOST_CELLS * step, step)
         part = begin_part(handle)
         if not self.whole:

@@ -26,4 +26,5 @@ cdef class StatefulBoltTask(BoltTask):
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
 
 
+cdef keep_call(HoldingEmitter emitter, StateTable table)
 cpdef key_of(tuple values, tuple positions)

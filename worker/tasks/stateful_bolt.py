@@ -378,12 +378,8 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
             if task.finals:
                 task.acked, acked = task.acked + acked, 0
                 task.commit()
-            else:  # as `commit` does
-                table.first = None
-                if table.others:
-                    table.others.clear()
-                if emitter.held_rows or emitter.held:
-                    emitter.release()
+            else:
+                keep_call(emitter, table)
         root = tup._root  # settled if the tuple has failed, or the call has acked it
         if root != _SETTLED:
             acked += 1
@@ -405,6 +401,16 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     table.end()
     batch.position = at + 1
     return at + 1 - start
+
+
+@cython.locals(emitter=HoldingEmitter, table=StateTable)
+def keep_call(emitter: HoldingEmitter, table: StateTable) -> None:
+    """Keep what a call did that has acked and failed no tuple itself, as `StatefulBoltTask.commit` does."""
+    table.first = None
+    if table.others:
+        table.others.clear()
+    if emitter.held_rows or emitter.held:
+        emitter.release()
 
 
 def key_of(values: tuple[Any, ...], positions: tuple[int, ...]) -> Any:
