@@ -364,8 +364,7 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
                 key = canonical(key)
         else:
             key = NONE if positions is None else key_of(values, positions)
-        table.turn += 1
-        table.key = key
+        table.turn, table.key = table.turn + 1, key
         emitter.anchor = tup
         try:
             execute(tup)
