@@ -165,7 +165,7 @@ def test_a_store_that_flaps_unevenly_loses_nothing_and_poison_ends(
     def works(value: Any, now: float) -> bool:
         return value not in poison and (now > 60.0 or now % (2 * half) < 2 * half * share)
 
-    run_ = run(kind, works, int(90.0 / every), every)
+    run_ = run(kind, works, int(180.0 / every), every)  # until the last outage is long over
     assert {position for position, _ in run_.failed("source")} == poison
     assert run_.seconds < 400.0
 
