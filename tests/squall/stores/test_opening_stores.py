@@ -16,7 +16,7 @@ from squall.stores.webhdfs import WebHdfsFiles
 
 #: Imports all modules of the stores where Spark, Python's ways to it and to a Java process, and the connectors are missing.
 PROGRAM = """
-import sys
+import sys, uuid  # msgspec imports uuid, which on Python 3.10 imports subprocess
 for name in ("pyspark", "py4j", "pyarrow", "pandas", "subprocess", "squall_io"):
     sys.modules[name] = None
 import importlib, pkgutil
