@@ -222,9 +222,8 @@ def merged(
     whole = json_copy({**ground, **overrides.topology})
     found = place_problems(whole)
     if judged:
-        from topology_api.guarantees import (
-            requirement_problems,
-        )  # commands without a topology start faster without it
+        # Commands without a topology start faster without it.
+        from topology_api.guarantees import requirement_problems
 
         found += [*epoch_problems(topology, whole), *requirement_problems(topology, whole)]
     if found:

@@ -34,7 +34,7 @@ from nimbus.http.table import ANYBODY, OPERATORS, SMALL, TABLE, AnyEndpoint
 from nimbus.http.views import NoSuchPart
 from nimbus.security.changes import ChangeFiles
 from nimbus.submission.parse import BadRequest
-from squall.api.answers import FileAnswer, HealthAnswer
+from squall.api.cluster_answers import FileAnswer, HealthAnswer
 from squall.api.errors import ErrorAnswer
 from squall.api.requests import NoFields
 from squall.http.admission import Admission

@@ -32,7 +32,7 @@ from nimbus.submission.parse import BadRequest, check_versions
 from nimbus.submission.repeated import repetition
 from nimbus.submission.set_options import differences, shown_options
 from nimbus.submission.submission import Submission
-from squall.api import answers, requests
+from squall.api import answers, cluster_answers, requests
 from squall.cluster.records import (
     BadRecord,
     SupervisorRecord,
@@ -132,17 +132,17 @@ def cluster(services: Services, call: Plain) -> Reply:
 
 
 def configuration(services: Services, call: Plain) -> Reply:
-    return 200, answers.ConfigurationAnswer(services.control.me.id, redacted(services.conf))
+    return 200, cluster_answers.ConfigurationAnswer(services.control.me.id, redacted(services.conf))
 
 
 def nimbuses(services: Services, call: Plain) -> Reply:
     found = services.views.nimbuses()
     led = any(each.state == "leading" for each in found)
-    return 200, answers.NimbusesAnswer(found, None if led else services.control.why_not_leading)
+    return 200, cluster_answers.NimbusesAnswer(found, None if led else services.control.why_not_leading)
 
 
 def supervisors(services: Services, call: Plain) -> Reply:
-    return 200, answers.SupervisorsAnswer(services.views.supervisors())
+    return 200, cluster_answers.SupervisorsAnswer(services.views.supervisors())
 
 
 def drain(services: Services, call: Plain) -> Reply:
@@ -158,7 +158,7 @@ def undrain(services: Services, call: Plain) -> Reply:
 def _set_drained(services: Services, call: Plain, drained: bool) -> Reply:
     supervisor_id = call.path["id"]
     services.lead(call, lambda nimbus: nimbus.drain(supervisor_id, drained))
-    return 202, answers.DrainAnswer(supervisor_id, drained)
+    return 202, cluster_answers.DrainAnswer(supervisor_id, drained)
 
 
 def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) -> Reply:
@@ -180,17 +180,17 @@ def reports(services: Services, call: ApiCall[None, requests.ReportsRequest]) ->
         data = json.dumps(row.counters).encode()
         services.views.counters.count_bytes(row.topology_id, row.worker, row.incarnation, data)
     if not services.control.leading:
-        return 200, answers.ReportsAnswer([])
+        return 200, cluster_answers.ReportsAnswer([])
 
-    def command(nimbus: Nimbus) -> list[answers.RefusedReport]:
+    def command(nimbus: Nimbus) -> list[cluster_answers.RefusedReport]:
         nimbus.heard(supervisor_id)
         return [
-            answers.RefusedReport(name, report.worker, report.incarnation)
+            cluster_answers.RefusedReport(name, report.worker, report.incarnation)
             for name, report in news
             if not nimbus.report(name, report.worker, report, supervisor_id)
         ]
 
-    return 200, answers.ReportsAnswer(services.lead(call, command))
+    return 200, cluster_answers.ReportsAnswer(services.lead(call, command))
 
 
 def _report_in(row: requests.ReportRow) -> WorkerReport:
@@ -266,9 +266,8 @@ def _submitted(
 def check_submission(services: Services, call: ApiCall[None, Submission]) -> Reply:
     submission = call.body
     there = {kind: sha256 for kind, sha256 in submission.files.items() if services.files.has(sha256)}
-    _check_parts(
-        services, structs.replace(submission, files=there)
-    )  # the others are sent before a submission
+    # The others are sent before a submission.
+    _check_parts(services, structs.replace(submission, files=there))
     before, record = services.lead(call, lambda nimbus: nimbus.check(submission))
     check_shared(services.views.registry, services.ask_supervisor, record.name, record.conf)
     return 200, _submitted(before, record, submission.reset_options)

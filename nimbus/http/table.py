@@ -16,7 +16,7 @@ from nimbus.http.auth import NIMBUS, OPERATOR, SUPERVISOR
 from nimbus.http.handlers import ApiCall, Body, Query, Services
 from nimbus.submission.parse import BODY_LIMIT, S, read, read_submission
 from nimbus.submission.restoration import read_restoration
-from squall.api import answers, letters, requests, versions
+from squall.api import answers, cluster_answers, letters, requests, versions
 from squall.api import backups as backup_structs
 from squall.exact_structs import build_type_info
 
@@ -85,27 +85,27 @@ _LETTER_IDS: Final = JsonBody(letters.LetterIdsRequest, lambda body: read(letter
 TABLE: Final[tuple[AnyEndpoint, ...]] = (
     Endpoint(
         "GET", f"{API}/cluster", handlers.cluster, "The cluster in a few numbers",
-        {200: answers.ClusterAnswer}, group="The cluster",
+        {200: cluster_answers.ClusterAnswer}, group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/nimbuses", handlers.nimbuses, "The Nimbuses, and who has the operators' token",
-        {200: answers.NimbusesAnswer}, group="The cluster",
+        {200: cluster_answers.NimbusesAnswer}, group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/supervisors", handlers.supervisors, "The supervisors and their workers",
-        {200: answers.SupervisorsAnswer}, group="The cluster",
+        {200: cluster_answers.SupervisorsAnswer}, group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/drain", handlers.drain, "Move all work off a supervisor, and give it no new work",
-        {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
+        {202: cluster_answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/undrain", handlers.undrain, "Allow work on a supervisor again",
-        {202: answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
+        {202: cluster_answers.DrainAnswer}, leads="always", errors=(404,), group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/configuration", handlers.configuration, "The settings of the Nimbus that answers, without secrets",
-        {200: answers.ConfigurationAnswer}, group="The cluster",
+        {200: cluster_answers.ConfigurationAnswer}, group="The cluster",
     ),
     Endpoint(
         "GET", f"{API}/topologies", handlers.topologies, "All topologies", {200: answers.TopologiesAnswer},
@@ -246,7 +246,7 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     ),
     Endpoint(
         "PUT", f"{API}/files/{{sha256}}", None, "Send a file of a topology; the body is its bytes",
-        {201: answers.FileAnswer, 200: answers.FileAnswer}, leads="always", errors=(400, 413),
+        {201: cluster_answers.FileAnswer, 200: cluster_answers.FileAnswer}, leads="always", errors=(400, 413),
         notes={200: "if the file was already there"}, group="Files", name="put_file",
     ),
     Endpoint(
@@ -259,19 +259,19 @@ TABLE: Final[tuple[AnyEndpoint, ...]] = (
     ),
     Endpoint(
         "POST", f"{API}/supervisors/{{id}}/reports", handlers.reports,
-        "Reports and counters of a supervisor's workers; also the supervisor's heartbeat", {200: answers.ReportsAnswer},
+        "Reports and counters of a supervisor's workers; also the supervisor's heartbeat", {200: cluster_answers.ReportsAnswer},
         who=SUPERVISORS, leads="reports",
         body=JsonBody(requests.ReportsRequest, lambda body: read(requests.ReportsRequest, body)),
         body_limit=BODY_LIMIT, errors=(400, 413), group="For daemons",
     ),
     Endpoint(
-        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document", {200: answers.OpenApiAnswer}, who=ANYBODY,
-        group="For machines", name="openapi",
+        "GET", f"{API}/openapi.json", None, "This API as an OpenAPI document",
+        {200: cluster_answers.OpenApiAnswer}, who=ANYBODY, group="For machines", name="openapi",
     ),
     Endpoint(
         "GET", "/health", None, "Whether this Nimbus can work: 200, or 503 while the store cannot be reached",
-        {200: answers.HealthAnswer, 503: answers.HealthAnswer}, who=ANYBODY, notes={503: "when it is `unavailable`"},
-        group="For machines", name="health",
+        {200: cluster_answers.HealthAnswer, 503: cluster_answers.HealthAnswer}, who=ANYBODY,
+        notes={503: "when it is `unavailable`"}, group="For machines", name="health",
     ),
     Endpoint(
         "GET", "/metrics", None, "Topologies, workers and counters for Prometheus", {200: "the text format of Prometheus"},

@@ -21,7 +21,7 @@ from nimbus.lifecycle.cleanup import view_of
 from nimbus.lifecycle.progress import LifecycleView, is_on_trial, why_not_up, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.states import COMPLETED, FAILED
-from squall.api import answers
+from squall.api import answers, cluster_answers
 from squall.api.versions import StandbyVersion
 from squall.cluster import identity, paths
 from squall.cluster.blobs import BadBlob, get_description
@@ -68,7 +68,7 @@ class Views:
 
     # The cluster
 
-    def cluster(self, uptime_secs: float) -> answers.ClusterAnswer:
+    def cluster(self, uptime_secs: float) -> cluster_answers.ClusterAnswer:
         """Return the cluster in a few numbers."""
         supervisors = self.registry.all_supervisors()
         records = self.registry.all_topologies()
@@ -77,29 +77,33 @@ class Views:
         used = sum(min(record.slots, _used(workers.get(record.id, ()))) for record in supervisors)
         leader = self.leader_id()
         nimbuses = [
-            answers.NimbusEntry(each.id, each.url, each.host, each.id == leader, dict(each.versions))
+            cluster_answers.NimbusEntry(each.id, each.url, each.host, each.id == leader, dict(each.versions))
             for each in self.registry.all_nimbuses()
         ]
         own = own_versions()
-        return answers.ClusterAnswer(
+        return cluster_answers.ClusterAnswer(
             id=self.cluster_id(),
             python=own["python"],
             cloudpickle=own["cloudpickle"],
             version=own["squall"],
-            leader=next((answers.LeaderEntry(each.id, each.url) for each in nimbuses if each.leader), None),
+            leader=next(
+                (cluster_answers.LeaderEntry(each.id, each.url) for each in nimbuses if each.leader), None
+            ),
             nimbuses=nimbuses,
             supervisors=len(supervisors),
-            slots=answers.SlotCounts(total, used, total - used),
+            slots=cluster_answers.SlotCounts(total, used, total - used),
             topologies=len(records) + len(self.registry.bad),
             tasks=sum(len(record.tasks) for record in records),
             uptime_secs=uptime_secs,
             store=self.store_state(),
         )
 
-    def store_state(self) -> answers.StoreState:
+    def store_state(self) -> cluster_answers.StoreState:
         """Return the kind of the store, and whether it is connected."""
         kind = type(self.store).__name__
-        return answers.StoreState(_KINDS.get(kind, kind), bool(getattr(self.store, "connected", True)))
+        return cluster_answers.StoreState(
+            _KINDS.get(kind, kind), bool(getattr(self.store, "connected", True))
+        )
 
     def cluster_id(self) -> str | None:
         """Return the id of the cluster; None before the cluster's first leader has set it."""
@@ -112,7 +116,7 @@ class Views:
         found = self.store.get(paths.LEADER)
         return None if found is None else found[0].decode(errors="replace")
 
-    def nimbuses(self) -> list[answers.NimbusMember]:
+    def nimbuses(self) -> list[cluster_answers.NimbusMember]:
         """Return the Nimbuses that are registered, and those that are away but have a copy of the operators' token."""
         leader, epoch = self.leader_id(), self.store.get(paths.EPOCH)
         since = None if leader is None or epoch is None else leads_since(epoch[0], leader)
@@ -123,7 +127,7 @@ class Views:
             if has_token := sealed.get(record.id) == record.public_key:
                 del sealed[record.id]
             found.append(
-                answers.NimbusMember(
+                cluster_answers.NimbusMember(
                     id=record.id,
                     url=record.url,
                     host=record.host,
@@ -135,7 +139,9 @@ class Views:
                 )
             )
         for name, public in sorted(sealed.items()):
-            found.append(answers.NimbusMember(name, "", "", "away", None, fingerprint(public), True, {}))
+            found.append(
+                cluster_answers.NimbusMember(name, "", "", "away", None, fingerprint(public), True, {})
+            )
         return found
 
     def _recipients(self) -> dict[str, str]:
@@ -147,12 +153,12 @@ class Views:
                 found[name] = "" if sealed is None else sealed_to(sealed)
         return {name: public for name, public in found.items() if public}
 
-    def supervisors(self) -> list[answers.SupervisorEntry]:
+    def supervisors(self) -> list[cluster_answers.SupervisorEntry]:
         """Return the supervisors with their workers."""
         workers = self._workers_by_supervisor(self.registry.all_topologies())
         drained = self.registry.drained_supervisors()
         return [
-            answers.SupervisorEntry(
+            cluster_answers.SupervisorEntry(
                 id=supervisor.id,
                 host=supervisor.host,
                 slots=supervisor.slots,
@@ -434,11 +440,13 @@ class Views:
             former = workers_of(self.registry.former.readable(view.record.id))
             yield from ((placement, None) for placement in former if placement.worker not in there)
 
-    def _workers_by_supervisor(self, records: list[TopologyRecord]) -> dict[str, list[answers.SlotEntry]]:
-        workers: dict[str, list[answers.SlotEntry]] = {}
+    def _workers_by_supervisor(
+        self, records: list[TopologyRecord]
+    ) -> dict[str, list[cluster_answers.SlotEntry]]:
+        workers: dict[str, list[cluster_answers.SlotEntry]] = {}
         for record in records:
             for place in self.registry.last_workers(record.id):
-                slot = answers.SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
+                slot = cluster_answers.SlotEntry(record.name, place.worker, place.slot, len(place.tasks))
                 workers.setdefault(place.supervisor, []).append(slot)
         return workers
 
@@ -457,7 +465,7 @@ def error_entry(report: ErrorReport) -> answers.ErrorEntry:
     return convert({**report.as_dict(), "text": report.render()}, answers.ErrorEntry)
 
 
-def _used(workers: Iterable[answers.SlotEntry]) -> int:
+def _used(workers: Iterable[cluster_answers.SlotEntry]) -> int:
     return len({worker.slot for worker in workers})
 
 

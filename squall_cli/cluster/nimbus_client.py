@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct, ValidationError, convert
 
 from squall import __version__
-from squall.api import answers
+from squall.api import answers, cluster_answers
 from squall.http.client import Client, Refused, at
 from squall_cli.cluster.events import events_of
 from topology_api.errors import SquallError
@@ -29,11 +29,11 @@ class NimbusClient(Client):
     """Sends requests to a Nimbus. Each method returns the answer as a struct; `*_json` methods also return the received
     JSON."""
 
-    def cluster(self) -> answers.ClusterAnswer:
-        return self.read(answers.ClusterAnswer, "cluster")
+    def cluster(self) -> cluster_answers.ClusterAnswer:
+        return self.read(cluster_answers.ClusterAnswer, "cluster")
 
-    def supervisors(self) -> list[answers.SupervisorEntry]:
-        return self.read(answers.SupervisorsAnswer, "supervisors").supervisors
+    def supervisors(self) -> list[cluster_answers.SupervisorEntry]:
+        return self.read(cluster_answers.SupervisorsAnswer, "supervisors").supervisors
 
     def topologies(self) -> list[answers.TopologySummary]:
         return self.read(answers.TopologiesAnswer, "topologies").topologies

@@ -13,7 +13,8 @@ from squall.values import TopologyState
 from squall_cli.terminal.formats import duration, plural, to_type
 
 if TYPE_CHECKING:
-    from squall.api.answers import SupervisorEntry, TopologyAnswer, TopologySummary, WorkerEntry
+    from squall.api.answers import TopologyAnswer, TopologySummary, WorkerEntry
+    from squall.api.cluster_answers import SupervisorEntry
 
 #: States of workers that no longer run, because they were withdrawn or their host is gone.
 LEAVING: Final = ("STOPPING", "STOPPED", "LOST")

@@ -15,7 +15,8 @@ from typing import Final
 import click
 import msgspec
 
-from squall.api.answers import ConfigurationAnswer, ConfigurationsAnswer
+from squall.api.answers import ConfigurationsAnswer
+from squall.api.cluster_answers import ConfigurationAnswer
 from squall.security.redaction import redacted
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.commands.completion import not_empty, settings_option, topologies

@@ -8,7 +8,8 @@ from typing import Final
 
 import click
 
-from squall.api.answers import SupervisorEntry, TopologiesAnswer, TopologyAnswer, TopologySummary
+from squall.api.answers import TopologiesAnswer, TopologyAnswer, TopologySummary
+from squall.api.cluster_answers import SupervisorEntry
 from squall.values import TopologyState
 from squall_cli.cluster.cluster_client import ClusterOptions, about, cluster_options
 from squall_cli.cluster.events import own_paths

@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from squall.api.answers import NimbusesAnswer, NimbusMember
+from squall.api.cluster_answers import NimbusesAnswer, NimbusMember
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options
 from squall_cli.terminal.formats import known_moment, plural
 from squall_cli.terminal.lines import echo

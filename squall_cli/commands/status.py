@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING, Final
 import click
 from msgspec.structs import asdict
 
-from squall.api.answers import (
-    ErrorEntry,
-    ErrorsAnswer,
-    PreviousAnswer,
-    SupervisorEntry,
-    TopologyAnswer,
-    WorkerEntry,
-)
+from squall.api.answers import ErrorEntry, ErrorsAnswer, PreviousAnswer, TopologyAnswer, WorkerEntry
+from squall.api.cluster_answers import SupervisorEntry
 from squall.reports.error_reports import raised
 from squall.status import ComponentStatus
 from squall.values import TaskRow

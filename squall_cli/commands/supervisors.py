@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from squall.api.answers import DrainAnswer, SupervisorEntry, SupervisorsAnswer
+from squall.api.cluster_answers import DrainAnswer, SupervisorEntry, SupervisorsAnswer
 from squall_cli.cluster.cluster_client import ClusterOptions, check_timeout, cluster_options, timeout_option
 from squall_cli.cluster.placed import LAG_SECS
 from squall_cli.cluster.waiting import obeyed, wait

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
-from squall.api.answers import ClusterAnswer
+from squall.api.cluster_answers import ClusterAnswer
 from squall.epoch_status import EpochStatus
 from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.cluster.events import own_paths

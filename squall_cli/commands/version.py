@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from squall import __version__
-from squall.api.answers import NimbusEntry, SupervisorEntry
+from squall.api.cluster_answers import NimbusEntry, SupervisorEntry
 from squall_cli.cluster.cluster_client import VARIABLE, ClusterOptions, cluster_options, echo_json
 from squall_cli.terminal.lines import echo
 from topology_api.core_choice import CHOICE

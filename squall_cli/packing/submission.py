@@ -15,7 +15,8 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs, to_builtins
 
-from squall.api.answers import ConfigurationAnswer, SubmittedAnswer
+from squall.api.answers import SubmittedAnswer
+from squall.api.cluster_answers import ConfigurationAnswer
 from squall.api.requests import SubmitRequest
 from squall.http.client import Refused, Unreachable, at
 from squall.packages.versions import minor, misfits, own_versions

@@ -93,6 +93,15 @@ def test_each_struct_that_is_read_has_its_description_built() -> None:
     ]
     api = [
         f"squall/api/{name}.py"
-        for name in ("answers", "backups", "errors", "folder_probes", "letters", "requests", "versions")
+        for name in (
+            "answers",
+            "backups",
+            "cluster_answers",
+            "errors",
+            "folder_probes",
+            "letters",
+            "requests",
+            "versions",
+        )
     ]
     assert without == [*api, "supervisor/daemon.py", "worker/epochs/parking.py"]

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 from click.testing import Result
 
-from squall.api import answers
+from squall.api import answers, cluster_answers
 from squall.reports.event_text import sentence
 from squall.reports.events import Event
 from squall.status import ComponentStatus
@@ -84,9 +84,11 @@ def status_of(values: dict[str, Any]) -> answers.TopologyAnswer:
 
 
 def supervisor(host: str, **values: Any) -> dict[str, Any]:
-    slot = answers.SlotEntry("word_count", "word_count-w1", 0, 2)
+    slot = cluster_answers.SlotEntry("word_count", "word_count-w1", 0, 2)
     versions, resources = {"squall": "0.1.0", "python": "3.11.7"}, {"cpus": 8, "memory_bytes": 16 * 2**30}
-    entry = answers.SupervisorEntry(f"id-of-{host}", host, 4, 1, False, True, versions, resources, [slot])
+    entry = cluster_answers.SupervisorEntry(
+        f"id-of-{host}", host, 4, 1, False, True, versions, resources, [slot]
+    )
     return {**as_json(entry), **values}
 
 
@@ -148,11 +150,11 @@ class FakeNimbus:
         raise Refusal(404, "NotFound", f"there is nothing at {path}")
 
     def cluster(self) -> dict[str, Any]:
-        nimbus = answers.NimbusEntry("n1", self.url, "host-0", True, {"squall": "0.1.0"})
-        found = answers.ClusterAnswer(
-            id="c1", python="3.11.7", cloudpickle="3.1", version="0.1.0", leader=answers.LeaderEntry("n1", self.url),
-            nimbuses=[nimbus], supervisors=len(self.supervisors), slots=answers.SlotCounts(8, 2, 6),
-            topologies=len(self.topologies), tasks=3, uptime_secs=5.0, store=answers.StoreState("memory", True),
+        nimbus = cluster_answers.NimbusEntry("n1", self.url, "host-0", True, {"squall": "0.1.0"})
+        found = cluster_answers.ClusterAnswer(
+            id="c1", python="3.11.7", cloudpickle="3.1", version="0.1.0", leader=cluster_answers.LeaderEntry("n1", self.url),
+            nimbuses=[nimbus], supervisors=len(self.supervisors), slots=cluster_answers.SlotCounts(8, 2, 6),
+            topologies=len(self.topologies), tasks=3, uptime_secs=5.0, store=cluster_answers.StoreState("memory", True),
         )  # fmt: skip
         return as_json(found)
 
@@ -162,7 +164,7 @@ class FakeNimbus:
         for each in self.supervisors:
             if each["id"] == names[0]:
                 each["drained"] = names[1] == "drain"
-                return as_json(answers.DrainAnswer(names[0], each["drained"]))
+                return as_json(cluster_answers.DrainAnswer(names[0], each["drained"]))
         raise Refusal(404, "NoSuchSupervisor", f"there is no supervisor {names[0]!r}")
 
     def listed(self, status: dict[str, Any]) -> dict[str, Any]:

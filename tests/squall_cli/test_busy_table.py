@@ -7,7 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from squall.api.answers import ClusterAnswer, SlotCounts, StoreState, WorkerEntry
+from squall.api.answers import WorkerEntry
+from squall.api.cluster_answers import ClusterAnswer, SlotCounts, StoreState
 from squall.status import ComponentStatus, DownTask, TaskLoad
 from squall.values import Incarnation, TaskRow
 from squall_cli.commands.top import ClusterMoment, picture

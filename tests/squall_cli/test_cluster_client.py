@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from squall import __version__
-from squall.api.answers import DrainAnswer
+from squall.api.cluster_answers import DrainAnswer
 from squall_cli.cluster import nimbus_client
 from squall_cli.cluster.cluster_client import DEFAULT_URL, addresses
 from squall_cli.cluster.nimbus_client import NimbusClient

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nimbus.daemon import NimbusDaemon
-from squall.api.answers import NimbusMember
+from squall.api.cluster_answers import NimbusMember
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import NimbusRecord

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from squall.api.answers import SupervisorEntry
+from squall.api.cluster_answers import SupervisorEntry
 from squall_cli.cluster.placed import fewer_workers, free_slots
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, status_of, supervisor, topology, worker
 

@@ -135,9 +135,8 @@ class EpochWorker(Worker):
         kept = [spout for spout in kept if spout.id in plan.tasks_here]
         self.close_tasks(kept)
         for spout in kept:
-            spout.epochs = structs.replace(
-                spout.epochs, names=plan.names
-            )  # its tuples may go to further tasks now
+            # Its tuples may go to further tasks now.
+            spout.epochs = structs.replace(spout.epochs, names=plan.names)
         self.fresh = True
         self.mail.assign(plan)
         self.epochs.assign(plan)

@@ -14,7 +14,7 @@ from typing import Final
 from squall.cluster.counters import ComponentCounters, WorkerCounters, add_values
 from squall.status import TaskLoad, UndecidedTuples
 from worker.errors.reports import short_line
-from worker.loop.kinds import epochs_of
+from worker.loop.kinds import epoch_bolt, epochs_of
 from worker.loop.worker import Worker
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
@@ -85,7 +85,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
     counters.loads[task.id] = replace(load_of(task), grew=None if growth is None else growth.of(task.id))
     epochs = epochs_of(worker)
     if epochs is not None:
-        add_uncommitted(counters, task)
+        add_of_epochs(counters, worker, task)
     if isinstance(task, SpoutTask):
         counters.pending += task.pending
         add_undecided(counters, task, undecided(task))
@@ -98,17 +98,16 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
 
 
-def add_uncommitted(counters: ComponentCounters, task: Task) -> None:
+def add_of_epochs(counters: ComponentCounters, worker: Worker, task: Task) -> None:
     """Add what one task of a topology with epochs has beyond its tuples: parked ones, keys, emissions without a commit."""
-    from worker.tasks import parked_verdicts
-    from worker.tasks.epoch_bolt import EpochBoltTask
     from worker.tasks.epoch_spout import EpochSpoutTask
+    from worker.tasks.parked_verdicts import undecided as undecided_here
 
-    if isinstance(task, EpochBoltTask):
-        counters.parked += len(task.parking.parked)
-        if task.keys is not None:
-            counters.keys = (counters.keys or 0) + task.keys
-        add_undecided(counters, task, parked_verdicts.undecided(task))
+    if (bolt := epoch_bolt(worker, task)) is not None:
+        counters.parked += len(bolt.parking.parked)
+        if bolt.keys is not None:
+            counters.keys = (counters.keys or 0) + bolt.keys
+        add_undecided(counters, task, undecided_here(bolt))
     elif isinstance(task, EpochSpoutTask):
         counters.uncommitted = max(counters.uncommitted or 0, task.emissions.uncommitted)
 

@@ -5,9 +5,8 @@ Must not know: how a trial ends.
 
 from __future__ import annotations
 
+from worker.loop.kinds import epoch_bolt
 from worker.loop.worker import Worker
-from worker.tasks.epoch_bolt import EpochBoltTask
-from worker.tasks.spout import SpoutTask
 
 
 def set_on_trial(worker: Worker, on_trial: bool, heir: str = "") -> None:
@@ -15,7 +14,8 @@ def set_on_trial(worker: Worker, on_trial: bool, heir: str = "") -> None:
     since this one is rolled back."""
     worker.on_trial = on_trial
     for task in worker.tasks.values():
-        if isinstance(task, SpoutTask | EpochBoltTask):
-            task.outages.on_trial = on_trial
+        if (bolt := epoch_bolt(worker, task)) is not None:  # it judges failures itself
+            bolt.outages.on_trial = on_trial
     for spout in worker.spouts:
+        spout.outages.on_trial = on_trial
         spout.letters.heir = heir

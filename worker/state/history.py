@@ -21,9 +21,15 @@ from worker.state.table import StateHandle
 Changes = list[Any]
 
 
+def changed_cells(handle: StateHandle) -> Any:
+    """Return the cells that have changed since the last marker, with what they were; of a `PlainValueHandle`, its
+    `RecentValues`."""
+    return {} if handle.touched is None else handle.touched
+
+
 def changes_of(handles: Iterable[StateHandle]) -> Changes:
     """Return what has changed since the last marker. To be called before the handles go on from the next one."""
-    return [{} if handle.touched is None else handle.touched for handle in handles]
+    return list(map(changed_cells, handles))
 
 
 @dataclass(slots=True, eq=False)

@@ -24,6 +24,7 @@ from topology_api.packing import dumps_by_value
 from topology_api.state_types import declared_as
 from worker.routing.key_groups import GroupRange
 from worker.state.codecs import Codec
+from worker.state.history import changed_cells
 from worker.state.keys import BoxedKey, original
 from worker.state.lists import MarkingListHandle
 from worker.state.maps import MapHandle
@@ -125,11 +126,6 @@ def every_cell(handle: StateHandle) -> list[Any]:
     if cells.keys().isdisjoint(handle.raw):
         return [*cells, *handle.raw]
     return list(cells.keys() | handle.raw.keys())  # of some, a part was touched
-
-
-def changed_cells(handle: StateHandle) -> Any:
-    """Return the cells that have changed since the last marker; of a `PlainValueHandle`, its `RecentValues`."""
-    return {} if handle.touched is None else handle.touched
 
 
 class StateSaving:

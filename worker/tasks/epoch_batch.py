@@ -25,7 +25,6 @@ from worker.tasks.bolt import make_tuple, trees_of
 from worker.tasks.emitter import NOTHING, short
 from worker.tasks.keeping import KeepingTask
 from worker.tasks.parked_tuples import batch_of
-from worker.tasks.task import RUN_SECONDS
 
 
 class EpochBatchTask(BatchBoltTask, KeepingTask):
@@ -129,17 +128,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
 
     def try_parked(self) -> None:
         """Try the parked tuples that are due, each once and alone."""
-        if not self.parked_due():
-            return
-        self.open_here()
-        now, enough = self.now(), self.emitter.emitted + self.limits.emits
-        until = now + RUN_SECONDS
-        for _ in range(len(self.parking.parked)):
-            if self.emitter.emitted >= enough or self.crashing() or self.now() >= until:
-                break
-            parked = parked_verdicts.next_try(self, now)
-            if parked is None:
-                break
+        for parked in parked_verdicts.tries(self):
             tup = make_tuple(batch_of(self, parked), 0)
             self.tries[id(tup)] = parked
             self.execute_batch([tup])

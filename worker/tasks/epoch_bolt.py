@@ -42,7 +42,6 @@ from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, m
 from worker.tasks.snapshot_slices import SnapshotSlices, load_contents, return_contents
 from worker.tasks.special_batches import AgainBatch, MarkerBatch
 from worker.tasks.stateful_bolt import StatefulBoltTask
-from worker.tasks.task import RUN_SECONDS
 from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
 from worker.tracking.outages import Outages
 
@@ -365,18 +364,7 @@ class EpochBoltTask(StatefulBoltTask):
 
     def try_parked(self) -> None:
         """Try the parked tuples that are due, each once."""
-        if not self.parked_due():
-            return
-        emitter = self.emitter
-        self.open_here()
-        now, enough = self.now(), emitter.emitted + self.limits.emits
-        until = now + RUN_SECONDS
-        for _ in range(len(self.parking.parked)):
-            if emitter.emitted >= enough or self.crashing() or self.now() >= until:
-                break
-            parked = parked_verdicts.next_try(self, now)
-            if parked is None:
-                break
+        for parked in parked_verdicts.tries(self):
             self.trying = parked
             self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
             if self.trying is not None:
@@ -391,8 +379,10 @@ class EpochBoltTask(StatefulBoltTask):
             return not self.blocked
         if self.parked_due():
             return True
-        if self.probing is not None and (self.marker_waits or parked_verdicts.may_clear(self)):
-            return not self.reached
+        if self.probing is not None and not self.reached and self.marker_waits:
+            return True
+        if parked_verdicts.may_clear(self):
+            return True
         full = self.parking.full and not self.marker_waits
         # The end of input waits for the parked tuples.
         waits = self.end_due and not self.inbox and bool(self.parking.parked)

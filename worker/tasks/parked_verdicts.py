@@ -11,6 +11,7 @@ Must not know: links, trackers, how failures are judged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from worker.tasks import failing
 from worker.tasks.bolt import make_tuple
 from worker.tasks.parked_tuples import mark_of, new_parked
 from worker.tasks.special_batches import MarkerBatch
+from worker.tasks.task import RUN_SECONDS
 from worker.tracking.outages import (
     BURST_SECS,
     DOWN_SECS,
@@ -140,6 +142,21 @@ def next_try(task: EpochBoltTask, now: float) -> Parked | None:
     if not may_try_parked(task, now):
         return None
     return task.parking.due(now if task.probing is None else inf)
+
+
+def tries(task: EpochBoltTask) -> Iterator[Parked]:
+    """Yield the parked tuples to try in this run, each once, as long as the run may last and emit. The task may be run."""
+    if not task.parked_due():
+        return
+    task.open_here()
+    now, enough = task.now(), task.emitter.emitted + task.limits.emits
+    for _ in range(len(task.parking.parked)):
+        if task.emitter.emitted >= enough or task.crashing() or task.now() >= now + RUN_SECONDS:
+            return
+        parked = next_try(task, now)
+        if parked is None:
+            return
+        yield parked
 
 
 def has_input(task: EpochBoltTask) -> bool:
