@@ -7,8 +7,10 @@ deadlines: machines differ.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
+from collections.abc import Generator
 from typing import Any
 from zlib import crc32
 
@@ -60,6 +62,19 @@ settings.register_profile("again", derandomize=True, print_blob=True, deadline=N
 # starts would inherit that.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Collect no garbage while the tests are collected, and never visit what this has made: a million objects that live to the
+    end, which each collection of all objects in each test would look at.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

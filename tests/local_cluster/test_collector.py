@@ -28,12 +28,16 @@ BEFORE = (700, 10, 10)
 
 @pytest.fixture(autouse=True)
 def _own_thresholds() -> Iterator[None]:
-    found, enabled = gc.get_threshold(), gc.isenabled()
+    """As in a process of its own: nothing is frozen, unlike after the collection of the tests."""
+    found, enabled, frozen = gc.get_threshold(), gc.isenabled(), gc.get_freeze_count()
+    gc.unfreeze()
     gc.set_threshold(*BEFORE)
     gc.enable()
     yield
     gc.set_threshold(*found)
     (gc.enable if enabled else gc.disable)()
+    if frozen:
+        gc.freeze()
 
 
 def state() -> tuple[Any, ...]:
