@@ -366,7 +366,10 @@ class EpochBoltTask(StatefulBoltTask):
         """Try the parked tuples that are due, each once."""
         for parked in parked_verdicts.tries(self):
             self.trying = parked
-            self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
+            if self.mark is None:
+                self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
+            else:
+                self.mark.take(self, batch_of(self, parked), self.limits.emits)
             if self.trying is not None:
                 self.trying = None
                 parked_verdicts.settled(self, parked)

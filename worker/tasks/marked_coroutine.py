@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from squall.running_calls import CallMark
+from topology_api.tuples import Tuple
+
+if TYPE_CHECKING:
+    from worker.tasks.marked_calls import MarkedCalls
 
 
 @types.coroutine
-def marked(coroutine: Coroutine[Any, Any, Any], mark: CallMark, roots: list[int]) -> Generator[Any, Any, Any]:
+def marked(coroutine: Coroutine[Any, Any, Any], mark: MarkedCalls, tup: Tuple) -> Generator[Any, Any, Any]:
     """Run a coroutine to its end, as `await` does. If the process dies in one of its steps, the mark names its tuple."""
     step: Any = coroutine.send
     value: Any = None
+    key = mark.key_of(tup)
     while True:
-        mark.enter(1, roots)
+        mark.enter((tup,), key)
         try:
             awaited = step(value)
         except StopIteration as end:

@@ -12,7 +12,7 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from squall.daemon.inside import is_worker
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
+from topology_api.tuples import Tuple
 from topology_api.wording import is_error
 from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
@@ -136,8 +137,8 @@ class Task:
         self.failures: list[tuple[int, Failure]] = []
         self.reports: list[ErrorReport] = []
         self.abandoned: ErrorReport | None = None
-        #: Ends the process, after a MemoryError in a call with this many tuples, of these trees; None: it ends the topology.
-        self.on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
+        #: Ends the process, after a MemoryError in a call with these tuples; None: it ends the topology.
+        self.on_out_of_memory: Callable[[Task, ErrorReport, Sequence[Tuple]], None] | None = None
 
     # Methods that the user's instance gets, unless its class overrides them.
 
@@ -199,12 +200,11 @@ class Task:
         call: str,
         error: BaseException,
         tuple_text: str | None = None,
-        size: int = 0,
-        roots: list[int] | None = None,
+        tups: Sequence[Tuple] = (),
     ) -> ErrorReport:
         """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised.
 
-        `size`, `roots`: the number of tuples in the call, and the trees of the first.
+        `tups`: the tuples in the call.
         """
         if is_error(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
@@ -217,7 +217,7 @@ class Task:
         self.reports.append(report)
         if is_error(error, MemoryError) and self.opened:
             if self.on_out_of_memory is not None:
-                self.on_out_of_memory(self, report, size, roots or [])
+                self.on_out_of_memory(self, report, tups)
             self.crash_on_error = True
         return report
 
