@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from squall import worker_files
 from squall.exact_structs import Finite, build_type_info, read_exactly
-from squall.running_calls import CallAtDeath
+from squall.running_calls import KEY_BYTES, CallAtDeath
 from squall.worker_files import SUSPECTS, BadFile
 
 #: The most suspects of a topology on a host, and the most characters of a reason.
@@ -35,7 +35,7 @@ class Suspect(Struct, frozen=True, forbid_unknown_fields=True):
     """A tuple that may end its worker's process."""
 
     #: Hexadecimal digits.
-    key: str
+    key: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{2 * KEY_BYTES}}}$")]
     #: How many processes have died while its call, and no other, was running.
     deaths: int
     #: How the last one ended.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Literal
 
@@ -78,7 +79,8 @@ def record_death(directory: Path, exit: Exit, pid: int, topology: Path, now: flo
     if fault == "died":
         write_suspects(topology, after_death(kept_suspects(topology), calls, reason, now))
         # A supervisor that dies now finds the same end again after its restart: it does not count twice.
-        (directory / worker_files.CALLS).unlink(missing_ok=True)
+        with suppress(OSError):
+            (directory / worker_files.CALLS).unlink(missing_ok=True)
 
 
 def hand_on_suspects(topology: Path, directory: Path, now: float) -> None:
