@@ -69,9 +69,14 @@ class CallMark:
         _RECORD.pack_into(self.buffer, self.at, self.task, 0, *[0] * MOST_ROOTS, NO_KEY)
 
 
+def is_of(data: bytes, pid: int) -> bool:
+    """Return whether the process `pid` has marked its calls there."""
+    return len(data) == SIZE and _HEAD.unpack_from(data) == (_MAGIC, pid)
+
+
 def calls_in(data: bytes, pid: int) -> list[CallAtDeath]:
     """Return the calls that were running when the process `pid` died; none if the data is not that process's."""
-    if len(data) != SIZE or _HEAD.unpack_from(data) != (_MAGIC, pid):
+    if not is_of(data, pid):
         return []
     records = _RECORD.iter_unpack(data[_HEAD.size :])
     return [

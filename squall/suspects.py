@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from squall import worker_files
 from squall.exact_structs import Finite, build_type_info, read_exactly
-from squall.running_calls import KEY_BYTES, CallAtDeath
+from squall.running_calls import KEY_BYTES, MOST_TASKS, CallAtDeath
 from squall.worker_files import SUSPECTS, BadFile
 
 #: The most suspects of a topology on a host, and the most characters of a reason.
@@ -49,6 +49,8 @@ class Suspects(Struct, frozen=True, forbid_unknown_fields=True):
     at: Finite
     mark_secs: Finite
     known: tuple[Suspect, ...] = ()
+    #: The tasks in whose batches processes have died: which tuple of a batch it was is not known.
+    batches: tuple[int, ...] = ()
 
 
 build_type_info(Suspects)
@@ -65,10 +67,12 @@ def after_death(before: Suspects | None, calls: Iterable[CallAtDeath], reason: s
             counts = len(running) == 1
             found[call.key] = Suspect(call.key, deaths + counts, reason[:MOST_REASON], now)
     known = sorted(found.values(), key=lambda each: (each.deaths, each.at), reverse=True)
+    batches = {call.task for call in running if call.size > 1}
     secs = MARK_SECS
     if before is not None:
+        batches.update(before.batches)
         secs = min(KEPT_SECS, max(secs, before.mark_secs, 2 * (now - before.at)))
-    return Suspects(now, secs, tuple(known[:MOST_SUSPECTS]))
+    return Suspects(now, secs, tuple(known[:MOST_SUSPECTS]), tuple(sorted(batches)[:MOST_TASKS]))
 
 
 def unexpired(found: Suspects, now: float) -> Suspects | None:
@@ -81,7 +85,9 @@ def unexpired(found: Suspects, now: float) -> Suspects | None:
 def for_next_process(found: Suspects, now: float) -> Suspects | None:
     """Return what a process that starts now has to know; None: nothing, and it need not mark its calls."""
     kept = unexpired(found, now)
-    return kept if kept is not None and (kept.known or now - kept.at <= kept.mark_secs) else None
+    return (
+        kept if kept is not None and (kept.known or kept.batches or now - kept.at <= kept.mark_secs) else None
+    )
 
 
 def read_suspects(directory: Path | str) -> Suspects | None:

@@ -238,6 +238,8 @@ class Death(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     #: The calls that were running, as far as they were marked.
     calls: tuple[CallAtDeath, ...] = ()
+    #: Whether calls were marked, and none was running.
+    between_calls: bool = False
 
 
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:

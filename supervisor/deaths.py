@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from squall import worker_files
 from squall.reports.event_text import cause_text
-from squall.running_calls import calls_in
+from squall.running_calls import calls_in, is_of
 from squall.suspects import Suspects, after_death, for_next_process, read_suspects, write_suspects
 from squall.worker_files import BadFile, Death
 from supervisor.exits import Exit, cause
@@ -69,12 +69,13 @@ def record_death(directory: Path, exit: Exit, pid: int, topology: Path, now: flo
         (directory / worker_files.DEATH).unlink(missing_ok=True)
         return
     try:
-        data = worker_files.read_bytes(directory, worker_files.CALLS)
+        data = worker_files.read_bytes(directory, worker_files.CALLS) or b""
     except BadFile:
-        data = None
-    calls = calls_in(data or b"", pid)
+        data = b""
+    calls = calls_in(data, pid)
     reason = cause_text(cause(exit)).partition("\n")[0]
-    death = Death(fault == "hung", reason, tuple(calls))
+    between_calls = exit.end is None and not calls and is_of(data, pid)
+    death = Death(fault == "hung", reason, tuple(calls), between_calls)
     worker_files.write(directory, worker_files.DEATH, death, 0o600)
     if fault == "died":
         write_suspects(topology, after_death(kept_suspects(topology), calls, reason, now))

@@ -45,10 +45,12 @@ def test_of_several_calls_none_is_charged_and_all_are_suspects() -> None:
     assert deaths_of(after_death(second, [call(A), call(B, task=3)], "died", 300.0)) == {A: 0, B: 1}
 
 
-def test_a_death_in_no_call_in_a_batch_or_for_a_tuple_without_a_key_names_nobody() -> None:
+def test_a_death_in_no_call_in_a_batch_or_for_a_tuple_without_a_key_names_none() -> None:
     for calls in ([], [call(A, size=7)], [call("")]):
         found = after_death(None, calls, "died", 100.0)
         assert deaths_of(found) == {} and found.mark_secs == MARK_SECS
+    found = after_death(found, [call(A, size=7, task=4)], "died", 101.0)
+    assert found.batches == (4,) and after_death(found, [call(A)], "died", 102.0).batches == (4,)
 
 
 def test_suspects_are_forgotten_a_day_after_the_death_that_named_them() -> None:
@@ -98,7 +100,7 @@ def test_a_damaged_file_is_refused(tmp_path: Path, data: bytes) -> None:
         read_suspects(tmp_path)
 
 
-def test_a_pipe_in_its_place_blocks_nobody(tmp_path: Path) -> None:
+def test_a_pipe_in_its_place_blocks_no_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / SUSPECTS)
     with pytest.raises(BadFile):
         read_suspects(tmp_path)

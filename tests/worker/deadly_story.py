@@ -85,6 +85,14 @@ class DiesLater(Bolt):
         await asyncio.sleep(0.05)
 
 
+class DiesBetweenSteps(DiesLater):
+    """The fatal step is in no coroutine, as in a thread that one of them awaits."""
+
+    async def execute(self, tup: Tuple) -> None:
+        asyncio.get_running_loop().call_soon(check, tup)
+        await asyncio.sleep(0.05)
+
+
 class DiesInABatch(BatchBolt):
     batch_size = 10
     batch_interval = 0.2
@@ -172,15 +180,30 @@ class Story:
         while not self.net.run(100.0, lambda: self.left is not None or self.settled):
             pass
         while self.left is not None:
-            calls = calls_in(self.left, self.deaths) if self.deaths else []
-            self.deaths += 1
-            assert self.deaths <= most_deaths
-            if hung:
-                self.net.run(8.0)
-            why = "a call has not returned for 8 s" if hung else "died of SIGSEGV"
-            self.start_again(Death(hung, why, tuple(calls)))
+            assert self.deaths < most_deaths
+            self.go_on(hung)
             self.after_start()
-            self.net.run(200.0, lambda: self.left is not None or self.settled)
+            self.run_until_death(200.0)
+
+    def go_on(self, hung: bool = False) -> None:
+        """Let the supervisor start the worker again after a death."""
+        assert self.left is not None
+        calls = calls_in(self.left, self.deaths) if self.deaths else []
+        between_calls = not calls and self.net.nodes["b"].worker.environment.marks is not None
+        self.deaths += 1
+        if hung:
+            self.net.run(8.0)
+        why = "a call has not returned for 8 s" if hung else "died of SIGSEGV"
+        self.start_again(Death(hung, why, tuple(calls), between_calls))
+
+    def run_until_death(self, seconds: float) -> bool:
+        """Let time pass until the worker dies, or nothing is left to do; return whether it died."""
+        self.net.run(seconds, lambda: self.left is not None or self.settled)
+        marks = self.net.nodes["b"].worker.environment.marks
+        if marks is not None and self.net.clock.now() >= marks.until:  # as the process's loop does
+            self.net.nodes["b"].worker.environment.marks = None
+            marks.end(self.net.nodes["b"].worker.tasks.values())
+        return self.left is not None
 
     def after_start(self) -> None:
         """Note what the new process says of its bolt task, once it is down."""

@@ -10,18 +10,22 @@ from squall.running_calls import SIZE, CallMark, begin_calls, calls_in
 from squall.suspects import MARK_SECS
 from squall.worker_files import Death
 from tests.worker.deadly_story import (
+    APART,
     COUNT,
     DIE,
     FATAL,
     KILLER,
     TOGETHER,
     Dies,
+    DiesBetweenSteps,
     DiesInABatch,
     DiesInAThread,
     DiesLater,
     DiesRich,
+    Sixty,
     Story,
 )
+from topology_api import Replay
 from worker.tasks.batch_bolt import BatchBoltTask
 
 
@@ -54,6 +58,63 @@ def test_a_tuple_that_kills_the_worker_of_its_own_spout_is_given_up_too(kind: An
     assert "has not executed a tuple, which is given up: 2 processes" in report and "number=17" in report
     [letter] = story.letters.letters.values()
     assert letter.values == (KILLER,) and letter.failure.reason == "lost"
+
+
+def test_a_tuple_that_kills_while_its_coroutine_waits_is_found_when_calls_run_one_by_one() -> None:
+    story = Story(DiesBetweenSteps(), TOGETHER)
+    story.run()
+    story.net.stop_coroutines()
+    assert story.settled and story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
+    assert story.deaths == 5, "of the deaths that count, each is preceded by one between the calls of several"
+
+
+class Endless(Sixty):
+    replay = Replay(max_attempts=None, first_delay=1.0, max_delay=1.0)
+
+
+@pytest.mark.parametrize("hosts", [TOGETHER, APART], ids=["together", "apart"])
+def test_a_tuple_that_is_never_given_up_is_executed_again(hosts: dict[str, list[str]]) -> None:
+    story = Story(Dies(), hosts, source=Endless())
+    FATAL[0] = lambda number: number == KILLER and story.deaths < 6
+    try:
+        story.run()
+    finally:
+        FATAL[0] = lambda number: number == KILLER
+    assert story.settled and story.deaths == 6 and story.spout.acked == COUNT and not story.reports()
+
+
+class ReadsFor40Minutes(Sixty):
+    """The source of a long file, which is read from the beginning by each process."""
+
+    def next_tuple(self) -> float:
+        super().next_tuple()
+        return 2400.0 if self.sent == KILLER else 0.01
+
+
+def test_a_source_that_comes_back_to_the_tuple_after_the_marks_have_ended_is_waited_for() -> None:
+    story = Story(Dies(), TOGETHER, source=ReadsFor40Minutes())
+    while not story.settled:
+        if story.run_until_death(500.0):
+            story.go_on()
+        assert story.deaths < 10
+    assert story.deaths == 4, (
+        "the second death in a day has its process followed by one that marks for longer"
+    )
+    assert story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
+
+
+@pytest.mark.parametrize("kind", [Dies, DiesInABatch])
+def test_what_is_known_of_a_tuple_outlives_a_kill_from_outside(kind: Any) -> None:
+    story = Story(kind(), TOGETHER)
+    while not story.settled:
+        if story.run_until_death(100.0):
+            story.go_on()
+            story.net.run(0.05)
+            if story.left is None:
+                story.start_again(None)
+        assert story.deaths < 10
+    assert story.deaths == (3 if kind is Dies else 4)
+    assert story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
 
 
 @pytest.mark.parametrize("kind", [Dies, DiesInAThread, DiesRich, DiesLater, DiesInABatch])

@@ -22,6 +22,7 @@ from tests.worker.deadly_story import (
 )
 from topology_api import Context, Fields, Replay, RewindableSpout
 
+
 class SixtyAgain(RewindableSpout):
     """60 numbers, by position."""
 

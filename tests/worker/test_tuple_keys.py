@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall.running_calls import KEY_BYTES, NO_KEY
+from squall.transport.frames import NO_MORE, Batch
 from topology_api.tuples import Source, Tuple
 from worker.tasks.bolt import make_tuple
 from worker.tasks.tuple_keys import key_of, key_of_values
@@ -153,8 +154,6 @@ def test_what_is_shared_is_walked_through_once() -> None:
 
 
 def tuple_of(*values: Any, component: str = "source", stream: str = "default", task: int = 1) -> Tuple:
-    from squall.transport.frames import NO_MORE, Batch
-
     source = Source(component, task, stream, tuple(f"f{at}" for at in range(len(values))))
     return make_tuple(Batch(source, 2, [values], [0], [0], NO_MORE), 0)
 
@@ -167,12 +166,13 @@ def test_the_key_tells_bolts_sources_and_streams_apart_but_not_tasks_and_roots()
 
 
 def test_a_value_that_cannot_travel_has_no_key() -> None:
-    for value in (Broken(), lambda: None, [].append, sys.stdout, memoryview(b"a")):
+    values: list[Any] = [Broken(), lambda: None, [].append, sys.stdout, memoryview(b"a")]
+    for value in values:
         assert key_of("store", tuple_of(value)) == NO_KEY
 
 
 def test_a_value_that_is_too_deep_has_no_key() -> None:
-    value: list[Any] = []
-    for _ in range(100_000):
-        value = [value]
-    assert key_of("store", tuple_of(value)) == NO_KEY
+    deep: list[Any] = []
+    for _ in range(10_000):
+        deep = [deep]
+    assert key_of("store", tuple_of(deep)) == NO_KEY

@@ -2,7 +2,8 @@
 
 While nothing has died, no call is marked, and a tuple costs nothing more. The next process of a worker that died by the fault
 of a call marks its calls for a while, one tuple at a time. So the tuple of the second death is known. Batch bolts whose batch
-was in a call then execute single tuples. What is known of deaths on this host (`squall.suspects`) outlives the processes, and
+was in a call then execute single tuples; a coroutine that waits is in no call, so after a death between calls async bolts have
+one at a time. What is known of deaths on this host (`squall.suspects`) outlives the processes, and
 the trackers that are in them.
 Must not know: files, what ends a process, when a suspect is given up.
 """
@@ -21,6 +22,7 @@ from topology_api import Failure
 from worker.loop.ack_router import AckRouter
 from worker.loop.plan import WorkerPlan
 from worker.tasks import failing
+from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.lone_calls import LoneCalls
@@ -47,8 +49,9 @@ class CallMarks:
         #: The spout tasks that give up no tuple; None: not known yet.
         self.endless: frozenset[int] | None = None
         self.ended = False
-        #: The tasks in whose call the previous process died: if they execute batches, they execute single tuples now.
+        #: The tasks in whose call a process died: if they execute batches, they execute single tuples now.
         self.died_in = {call.task for call in (death.calls if death else ())}
+        self.died_in.update(suspects.batches if suspects else ())
 
     def begin(self, task: Task, plan: WorkerPlan) -> None:
         """Mark the calls of a new task."""
@@ -63,6 +66,8 @@ class CallMarks:
         task.mark = MarkedCalls(record, task, self.suspects, self.lone_calls, self.endless)
         if isinstance(task, BatchBoltTask) and task.id in self.died_in:
             task.batch_size = 1
+        if isinstance(task, AsyncBoltTask) and self.death is not None and self.death.between_calls:
+            task.max_concurrency, task.mark.is_whole = 1, True
 
     def end(self, tasks: Iterable[Task]) -> None:
         """Mark no further calls."""
@@ -72,6 +77,8 @@ class CallMarks:
                 task.mark = None
             if isinstance(task, BatchBoltTask):
                 task.batch_size = int(task.instance.batch_size)
+            if isinstance(task, AsyncBoltTask):
+                task.max_concurrency = int(task.instance.max_concurrency)
 
     def report(self, router: AckRouter, tasks: Mapping[int, Task], component_of: Mapping[int, str]) -> None:
         """Report to the trackers in which call the previous process died. A batch of several tuples names none of them, and of

@@ -276,7 +276,7 @@ class BoltTask(Task):
             if self.mark is None:
                 self.executed += self.execute_rows(batch, stop, most_emits)
             elif stop > batch.position:
-                self.executed += self.mark.take(self, batch, most_emits)
+                self.executed += self.mark.execute_next(self, batch, most_emits)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             self.done.append(batch)

@@ -369,7 +369,7 @@ class EpochBoltTask(StatefulBoltTask):
             if self.mark is None:
                 self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
             else:
-                self.mark.take(self, batch_of(self, parked), self.limits.emits)
+                self.mark.execute_next(self, batch_of(self, parked), self.limits.emits)
             if self.trying is not None:
                 self.trying = None
                 parked_verdicts.settled(self, parked)

@@ -1,8 +1,8 @@
 """Calls that run alone in their process, so that a death in one of them has no other cause.
 
 Threads may be in calls of several tasks when their worker dies. Then each of their tuples is a suspect, and is executed alone
-the next time: it waits for the calls that are running, and those that come wait for it. Nobody waits longer than its patience,
-so that a long call delays, but stops nothing; a call that begins beside others accuses nobody.
+the next time: it waits for the calls that are running, and those that come wait for it. No call waits longer than its patience,
+so that a long one delays, but stops nothing. A death in a call that began beside others counts against none.
 Must not know: tasks, marks.
 """
 

@@ -49,6 +49,8 @@ class MarkedCalls:
         self.lone_calls = lone_calls
         self.patience = task.hang_secs / 2 if task.threaded else LOOP_PATIENCE
         self.endless = endless
+        #: Whether a call of a coroutine is marked from its begin to its end, and not only in its steps.
+        self.is_whole = False
         self._alone = False
 
     def key_of(self, tup: Tuple) -> bytes:
@@ -59,7 +61,7 @@ class MarkedCalls:
         """Record that a call begins with these tuples, once it may. `key`: of the only one, if it is known."""
         if key is None:
             key = self.key_of(tups[0]) if len(tups) == 1 else NO_KEY
-        if self.suspects:  # else no call waits for another
+        if self.suspects and not self.is_whole:  # else no call waits for another
             self._alone = key in self.suspects
             self.lone_calls.enter(self._alone, self.patience)
         if self.record is not None:
@@ -69,10 +71,10 @@ class MarkedCalls:
         """Record that the call has ended."""
         if self.record is not None:
             self.record.leave()
-        if self.suspects:
+        if self.suspects and not self.is_whole:
             self.lone_calls.leave(self._alone)
 
-    def take(self, task: BoltTask, batch: Batch, most_emits: int) -> int:
+    def execute_next(self, task: BoltTask, batch: Batch, most_emits: int) -> int:
         """Execute the next tuple of a batch, or give it up; return how many were executed."""
         tup = make_tuple(batch, batch.position)
         key = self.key_of(tup)
