@@ -17,6 +17,8 @@ from squall.exact_structs import build_type_info
 #: The most tasks of a worker whose calls are recorded, and the most trees of one call.
 MOST_TASKS: Final = 256
 MOST_ROOTS: Final = 6
+#: The size of a call that has no tuple: of a spout, `tick`, `prepare` and the like.
+NO_TUPLE: Final = -1
 #: The size of a tuple's key (`worker.tasks.tuple_keys`), and what stands for none.
 KEY_BYTES: Final = 16
 NO_KEY: Final = bytes(KEY_BYTES)
@@ -32,7 +34,7 @@ class CallAtDeath(Struct, frozen=True, forbid_unknown_fields=True):
     """A call that was running when its worker died."""
 
     task: int
-    #: The number of tuples in the call: 1, or the size of a batch.
+    #: The number of tuples in the call: 1, or the size of a batch; or `NO_TUPLE`.
     size: int
     #: The trees of the tuple; of a batch, those of its first tuple.
     roots: tuple[int, ...]
@@ -82,5 +84,5 @@ def calls_in(data: bytes, pid: int) -> list[CallAtDeath]:
     return [
         CallAtDeath(task, size, tuple(root for root in roots if root > 0), "" if key == NO_KEY else key.hex())
         for task, size, *roots, key in records
-        if size > 0
+        if size
     ]

@@ -149,7 +149,7 @@ def test_of_calls_that_ran_at_once_only_the_deadly_one_is_charged() -> None:
 @pytest.mark.slow
 @pytest.mark.soak
 def test_with_state_at_a_path_it_is_a_dead_letter_of_its_bolt(tmp_path: Path) -> None:
-    conf = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.5}
+    conf: dict[str, Any] = {"topology.state.path": f"file://{tmp_path}", "topology.epoch.secs": 0.5}
     with LocalCluster(processes=True, supervisors=1, slots=1) as cluster:
         cluster.submit(deadly(ExitsAt(), Again(), **conf))
         cluster.wait("deadly", CAP)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from squall.running_calls import CallAtDeath
+from squall.running_calls import NO_TUPLE, CallAtDeath
 from squall.suspects import (
     KEPT_SECS,
     MARK_SECS,
@@ -43,6 +43,11 @@ def test_of_several_calls_none_is_charged_and_all_are_suspects() -> None:
     assert deaths_of(first) == {A: 0, B: 0}
     second = after_death(first, [call(B, task=3)], "died", 200.0)
     assert deaths_of(after_death(second, [call(A), call(B, task=3)], "died", 300.0)) == {A: 0, B: 1}
+
+
+def test_a_call_without_a_tuple_beside_that_of_a_tuple_leaves_open_which_it_was() -> None:
+    found = after_death(None, [call(A), CallAtDeath(1, NO_TUPLE, ())], "died", 100.0)
+    assert deaths_of(found) == {A: 0} and found.batches == ()
 
 
 def test_a_death_in_no_call_in_a_batch_or_for_a_tuple_without_a_key_names_none() -> None:

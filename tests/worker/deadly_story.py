@@ -40,6 +40,15 @@ class Sixty(Spout):
         return 0.01
 
 
+class EndsItsWorker(Sixty):
+    """Its own call is fatal."""
+
+    def next_tuple(self) -> float:
+        if self.sent == KILLER and FATAL[0](KILLER):
+            DIE[0]()
+        return super().next_tuple()
+
+
 #: For which numbers a call ends the process, or hangs until the process is ended.
 FATAL: list[Callable[[int], bool]] = [lambda number: number == KILLER]
 

@@ -22,10 +22,11 @@ from tests.worker.deadly_story import (
     DiesInAThread,
     DiesLater,
     DiesRich,
+    EndsItsWorker,
     Sixty,
     Story,
 )
-from topology_api import Replay
+from topology_api import Replay, Tuple
 from worker.tasks.batch_bolt import BatchBoltTask
 
 
@@ -81,6 +82,22 @@ def test_a_tuple_that_is_never_given_up_is_executed_again(hosts: dict[str, list[
     finally:
         FATAL[0] = lambda number: number == KILLER
     assert story.settled and story.deaths == 6 and story.spout.acked == COUNT and not story.reports()
+
+
+class Works(Dies):
+    def execute(self, tup: Tuple) -> None:
+        pass
+
+
+def test_a_spout_that_ends_its_worker_has_no_tuple_and_costs_none() -> None:
+    story = Story(Works(), TOGETHER, source=EndsItsWorker())
+    FATAL[0] = lambda number: story.deaths < 5
+    try:
+        story.run()
+    finally:
+        FATAL[0] = lambda number: number == KILLER
+    assert story.settled and story.deaths == 5 and story.spout.acked == COUNT
+    assert story.suspects is not None and not story.suspects.known and not story.suspects.batches
 
 
 class ReadsFor40Minutes(Sixty):

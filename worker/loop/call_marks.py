@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from squall.running_calls import MOST_TASKS, CallMark
+from squall.running_calls import MOST_TASKS, NO_TUPLE, CallMark
 from squall.suspects import MARK_SECS, Suspects
 from squall.transport.frames import DIED, HUNG, OPEN
 from squall.worker_files import Death
@@ -27,6 +27,7 @@ from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.lone_calls import LoneCalls
 from worker.tasks.marked_calls import MarkedCalls
+from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 
 _log = logging.getLogger(__name__)
@@ -50,31 +51,34 @@ class CallMarks:
         self.endless: frozenset[int] | None = None
         self.ended = False
         #: The tasks in whose call a process died: if they execute batches, they execute single tuples now.
-        self.died_in = {call.task for call in (death.calls if death else ())}
+        self.died_in = {call.task for call in (death.calls if death else ()) if call.size != NO_TUPLE}
         self.died_in.update(suspects.batches if suspects else ())
 
     def begin(self, task: Task, plan: WorkerPlan) -> None:
         """Mark the calls of a new task."""
-        if not isinstance(task, BoltTask) or self.ended or (self.buffer is None and not self.suspects):
+        if self.ended or (self.buffer is None and not self.suspects):
             return
+        if isinstance(task, SpoutTask) and task.threaded:
+            return  # its call may never end, and would be beside all others
         if self.endless is None:
             self.endless = endless_tasks(plan) if self.suspects else frozenset()
         index = self.indexes.setdefault(task.id, len(self.indexes))
         record = None
         if self.buffer is not None and index < MOST_TASKS:
             record = CallMark(self.buffer, index, task.id)
-        task.mark = MarkedCalls(record, task, self.suspects, self.lone_calls, self.endless)
+        mark = task.mark = MarkedCalls(record, task, self.suspects, self.lone_calls, self.endless)
         if isinstance(task, BatchBoltTask) and task.id in self.died_in:
             task.batch_size = 1
-        if isinstance(task, AsyncBoltTask) and self.death is not None and self.death.between_calls:
-            task.max_concurrency, task.mark.is_whole = 1, True
+        if isinstance(task, AsyncBoltTask):
+            mark.marks_others = False
+            if self.death is not None and self.death.between_calls:
+                task.max_concurrency, mark.is_whole = 1, True
 
     def end(self, tasks: Iterable[Task]) -> None:
         """Mark no further calls."""
         self.ended = True
         for task in tasks:
-            if isinstance(task, BoltTask):
-                task.mark = None
+            task.mark = None
             if isinstance(task, BatchBoltTask):
                 task.batch_size = int(task.instance.batch_size)
             if isinstance(task, AsyncBoltTask):

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from squall.transport.frames import COUNTS, OPEN, Batch
 from squall.transport.id_columns import IdColumn, view_of
@@ -28,9 +28,6 @@ from worker.tasks.emitter import NOTHING, BoltEmitter, short
 from worker.tasks.probing import Probing
 from worker.tasks.task import RUN_SECONDS, Task, TaskSetup
 from worker.tracking.ack_batch import AckBatch
-
-if TYPE_CHECKING:
-    from worker.tasks.marked_calls import MarkedCalls
 
 try:
     import cython
@@ -121,8 +118,6 @@ class BoltTask(Task):
         self.last_error: str | None = None
         #: Called with each tuple that fails, while the tuple still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
-        #: Marks running calls, one tuple at a time, after a worker has died in one; see `worker.loop.call_marks`.
-        self.mark: MarkedCalls | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
     # Methods that the user's instance gets.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from squall.running_calls import NO_KEY, CallMark
+from squall.running_calls import NO_KEY, NO_TUPLE, CallMark
 from squall.suspects import Suspect
 from squall.transport.frames import DEADLY, Batch
 from topology_api import Failure
@@ -20,6 +20,7 @@ from worker.errors.reports import ErrorReport, one_line
 from worker.tasks.bolt import BoltTask, make_tuple, trees_of
 from worker.tasks.emitter import short
 from worker.tasks.lone_calls import LoneCalls
+from worker.tasks.task import Task
 from worker.tasks.tuple_keys import key_of
 from worker.tracking.ids import task_of
 from worker.tracking.outages import MOST_DEATHS
@@ -32,12 +33,12 @@ LOOP_PATIENCE: Final = 1.0
 
 
 class MarkedCalls:
-    """The marks of the calls of one bolt task. Only the thread that runs the task's calls may enter and leave."""
+    """The marks of the calls of one task. Only the thread that runs the task's calls may enter and leave."""
 
     def __init__(
         self,
         record: CallMark | None,
-        task: BoltTask,
+        task: Task,
         suspects: Mapping[bytes, Suspect],
         lone_calls: LoneCalls,
         endless: frozenset[int],
@@ -51,6 +52,8 @@ class MarkedCalls:
         self.endless = endless
         #: Whether a call of a coroutine is marked from its begin to its end, and not only in its steps.
         self.is_whole = False
+        #: Whether calls without a tuple are marked too: they run in the thread of the others.
+        self.marks_others = True
         self._alone = False
 
     def key_of(self, tup: Tuple) -> bytes:
@@ -73,6 +76,20 @@ class MarkedCalls:
             self.record.leave()
         if self.suspects and not self.is_whole:
             self.lone_calls.leave(self._alone)
+
+    def enter_other(self) -> None:
+        """Record that a call begins that has no tuple: none is at fault if the process dies in it."""
+        if self.marks_others:
+            if self.suspects:
+                self._alone = False
+                self.lone_calls.enter(False, self.patience)
+            if self.record is not None:
+                self.record.enter(NO_TUPLE, [])
+
+    def leave_other(self) -> None:
+        """Record that this call has ended."""
+        if self.marks_others:
+            self.leave()
 
     def execute_next(self, task: BoltTask, batch: Batch, most_emits: int) -> int:
         """Execute the next tuple of a batch, or give it up; return how many were executed."""

@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import TaskStopped, end_fork, in_main_thread
 from worker.tasks.work_time import WorkTime
+
+if TYPE_CHECKING:
+    from worker.tasks.marked_calls import MarkedCalls
 
 #: The reference count of a dictionary that only its instance uses: the three references are those of the instance, of the
 #: variable and of the argument of getrefcount.
@@ -139,6 +142,8 @@ class Task:
         self.abandoned: ErrorReport | None = None
         #: Ends the process, after a MemoryError in a call with these tuples; None: it ends the topology.
         self.on_out_of_memory: Callable[[Task, ErrorReport, Sequence[Tuple]], None] | None = None
+        #: Marks running calls, one tuple at a time, after a worker has died in one; see `worker.loop.call_marks`.
+        self.mark: MarkedCalls | None = None
 
     # Methods that the user's instance gets, unless its class overrides them.
 
@@ -182,7 +187,9 @@ class Task:
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a user's method; return whether it returned. An error that it raises is reported."""
-        began = self.now()
+        began, mark = self.now(), self.mark
+        if mark is not None:
+            mark.enter_other()
         try:
             method = getattr(self.instance, name)
             if self.calls is not None and name in MAY_YIELD:
@@ -193,6 +200,8 @@ class Task:
             return False
         finally:
             self.work.seconds += self.now() - began
+            if mark is not None:
+                mark.leave_other()
         return True
 
     def report(
