@@ -44,6 +44,5 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
     "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL for each of a hundred faults",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
-    "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
 }
