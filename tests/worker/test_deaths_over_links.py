@@ -11,6 +11,7 @@ from squall.suspects import MARK_SECS
 from squall.worker_files import Death
 from tests.worker.deadly_story import (
     APART,
+    CONF,
     COUNT,
     DIE,
     FATAL,
@@ -67,6 +68,25 @@ def test_a_tuple_that_kills_while_its_coroutine_waits_is_found_when_calls_run_on
     story.net.stop_coroutines()
     assert story.settled and story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
     assert story.deaths == 5, "of the deaths that count, each is preceded by one between the calls of several"
+
+
+def test_a_tracker_elsewhere_that_has_forgotten_hears_that_the_tuple_is_given_up() -> None:
+    """The worker of the spout is killed from outside after each death."""
+    story = Story(Dies(), APART)
+    while not story.settled:
+        if story.run_until_death(100.0):
+            story.go_on()
+            story.net.kill("a")
+            story.net.restart("a")
+            story.keep_letters()
+        assert story.deaths < 10
+    assert story.deaths == 3 and story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
+
+
+def test_where_every_failure_counts_it_is_given_up_too() -> None:
+    story = Story(Dies(), TOGETHER, {**CONF, "topology.on.outage": "give-up"})
+    story.run()
+    assert story.settled and story.deaths == 3 and story.spout.given_up == {"lost": 1}
 
 
 class Endless(Sixty):
