@@ -368,7 +368,7 @@ def read_live_state(directory: Path | str) -> WorkerState | None:
 
 def read_death(directory: Path | str) -> Death | None:
     """Return the death of the previous process."""
-    return _read_struct(directory, DEATH, Death)
+    return _read_struct(directory, DEATH, Death, ("between_calls",))
 
 
 def read_keys(directory: Path | str) -> Keys | None:

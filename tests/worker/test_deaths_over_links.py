@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from squall.running_calls import SIZE, CallMark, begin_calls, calls_in
-from squall.suspects import MARK_SECS
+from squall.suspects import MARK_SECS, Suspect, Suspects
 from squall.worker_files import Death
 from tests.worker.deadly_story import (
     APART,
@@ -29,6 +29,7 @@ from tests.worker.deadly_story import (
 )
 from topology_api import Replay, Tuple
 from worker.tasks.batch_bolt import BatchBoltTask
+from worker.tasks.tuple_keys import key_of_values
 
 
 @pytest.mark.parametrize(
@@ -81,6 +82,23 @@ def test_a_tracker_elsewhere_that_has_forgotten_hears_that_the_tuple_is_given_up
             story.keep_letters()
         assert story.deaths < 10
     assert story.deaths == 3 and story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+@pytest.mark.parametrize("kind", [Dies, DiesInAThread, DiesRich, DiesLater, DiesInABatch])
+def test_a_suspect_is_executed_alone_also_by_batch_bolts_until_two_deaths_count(
+    kind: Any, before: int
+) -> None:
+    key = key_of_values("store", "source", "default", (KILLER,)).hex()
+    story = Story(kind(), TOGETHER)
+    now = story.net.clock.now()
+    story.suspects = Suspects(now, MARK_SECS, (Suspect(key, before, "ended with status 3", now),))
+    story.deaths = 1
+    story.start_again(None)
+    story.run()
+    story.net.stop_coroutines()
+    assert story.settled and story.deaths - 1 == 2 - before
+    assert story.spout.acked == COUNT - 1 and story.spout.given_up == {"lost": 1}
 
 
 def test_where_every_failure_counts_it_is_given_up_too() -> None:

@@ -133,8 +133,9 @@ class BatchBoltTask(BoltTask):
         tups = self.being_executed = self.gathered
         self.failed_parts = 0
         self.gathered, self.deadline, self.flush_requested = [], None, False
-        if tups and self.mark is not None:
-            tups = self.being_executed = self.mark.apart(self, tups)
+        mark = self.mark
+        if tups and mark is not None:
+            tups = self.being_executed = mark.apart(self, tups)
         if tups:
             self.execute_batch(tups)
 

@@ -268,10 +268,11 @@ class BoltTask(Task):
         else:
             most = self.pace.count if self.probing is None else 1
             stop = min(len(batch.rows), batch.position + most)
-            if self.mark is None:
+            mark = self.mark  # read once: the loop may clear it at any moment
+            if mark is None:
                 self.executed += self.execute_rows(batch, stop, most_emits)
             elif stop > batch.position:
-                self.executed += self.mark.execute_next(self, batch, most_emits)
+                self.executed += mark.execute_next(self, batch, most_emits)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             self.done.append(batch)

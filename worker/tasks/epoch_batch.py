@@ -130,8 +130,8 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
         """Try the parked tuples that are due, each once and alone."""
         for parked in parked_verdicts.tries(self):
             tup = make_tuple(batch_of(self, parked), 0)
-            self.tries[id(tup)] = parked
-            if self.mark is None or not self.mark.refuses(self, tup):
+            self.tries[id(tup)], mark = parked, self.mark
+            if mark is None or not mark.refuses(self, tup):
                 self.execute_batch([tup])
 
     # What a snapshot holds.
