@@ -28,8 +28,10 @@ from worker.tracking.outages import MOST_DEATHS
 if TYPE_CHECKING:
     from worker.tasks.batch_bolt import BatchBoltTask
 
-#: How long a call waits for others if it runs in the worker's loop, which has other tasks to run.
+#: How many seconds a call waits for others: in the worker's loop, which has other tasks to run, and in a thread of its own (no
+#: longer than a part of the time after which it counts as hung).
 LOOP_PATIENCE: Final = 1.0
+THREAD_PATIENCE: Final = 15.0
 
 
 class MarkedCalls:
@@ -48,7 +50,9 @@ class MarkedCalls:
         self.component = task.spec.id
         self.suspects = suspects
         self.lone_calls = lone_calls
-        self.patience = task.hang_secs / 2 if task.threaded else LOOP_PATIENCE
+        self.patience = LOOP_PATIENCE
+        if task.threaded:
+            self.patience = min(THREAD_PATIENCE, task.hang_secs / 4 if task.hang_secs else THREAD_PATIENCE)
         self.endless = endless
         #: Whether a call of a coroutine is marked from its begin to its end, and not only in its steps.
         self.is_whole = False
