@@ -14,6 +14,7 @@
   state.json      worker -> supervisor: the answer, mode 0600, with the number of the question
   calls.bin       worker -> supervisor: which calls are running (see `squall.running_calls`), once a process has died in one
   death.json      supervisor -> worker: the calls in which the previous process died, if they ended it
+  suspects.json   supervisor -> worker: the tuples in whose calls processes of the topology died here (see `squall.suspects`)
   worker.log      the worker's log, rotated
   output.log      output to the process's own stdout and stderr: from C code, a dying interpreter, child processes
   scratch/        the tasks' own directories (`Context.directory`)
@@ -66,6 +67,7 @@ STATE_QUESTION: Final = "state_question.json"
 LIVE_STATE: Final = "state.json"
 CALLS: Final = "calls.bin"
 DEATH: Final = "death.json"
+SUSPECTS: Final = "suspects.json"
 LOG: Final = "worker.log"
 OUTPUT: Final = "output.log"
 SCRATCH: Final = "scratch"
@@ -100,6 +102,7 @@ MOST_BYTES: Final[Mapping[str, int]] = {
     STACKS: 4 * 1024 * 1024,
     STATE_QUESTION: 1024 * 1024,
     LIVE_STATE: 16 * 1024 * 1024,
+    SUSPECTS: 512 * 1024,
 }
 #: The most bytes of any other file.
 _MOST_OTHER: Final = 64 * 1024
@@ -235,6 +238,8 @@ class Death(Struct, frozen=True, forbid_unknown_fields=True):
     reason: str
     #: The calls that were running, as far as they were marked.
     calls: tuple[CallAtDeath, ...] = ()
+    #: Whether calls were marked, and none was running.
+    between_calls: bool = False
 
 
 def write(directory: Path | str, name: str, value: Any, mode: int = 0o644) -> None:
@@ -363,7 +368,7 @@ def read_live_state(directory: Path | str) -> WorkerState | None:
 
 def read_death(directory: Path | str) -> Death | None:
     """Return the death of the previous process."""
-    return _read_struct(directory, DEATH, Death)
+    return _read_struct(directory, DEATH, Death, ("between_calls",))
 
 
 def read_keys(directory: Path | str) -> Keys | None:

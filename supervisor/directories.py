@@ -4,6 +4,7 @@
 <state>/topologies/<topology id>/
   bundle/               the topology's description and pickles (see `squall.cluster.blobs`)
   needs.json            the other artifacts that the topology uses (see `supervisor.artifacts`)
+  suspects.json         the tuples in whose calls its workers have died on this host (see `squall.suspects`)
   workers/<worker>/     files between supervisor and worker (see `squall.worker_files`)
     process.json        the process that the supervisor started there; only the supervisor uses this file
 ```
@@ -57,6 +58,7 @@ _TALK: Final = (
     worker_files.LIVE_STATE,
     worker_files.CALLS,
     worker_files.DEATH,
+    worker_files.SUSPECTS,
     PROCESS,
 )
 #: The files that the supervisor writes there.

@@ -29,7 +29,7 @@ from squall.values import Incarnation, Keys
 from squall.worker_files import BadFile, Orders, WorkerHeartbeat
 from supervisor import directories, exits, processes
 from supervisor.artifacts import Artifacts, Provision, State
-from supervisor.deaths import record_death
+from supervisor.deaths import hand_on_suspects, record_death
 from supervisor.directories import Directories, Started
 from supervisor.exits import Exit
 from supervisor.log_files import tail
@@ -195,6 +195,10 @@ class WorkerContainer:
         if keys is not None:
             worker_files.write(self.directory, worker_files.KEYS, keys, 0o600)
         self.write_lease(lease)
+        try:
+            hand_on_suspects(self._host.directories.topology(self._key[0]), self.directory, time.time())
+        except OSError as error:  # a tuple that ends its worker does so once more
+            _log.warning("%s: what ended earlier processes cannot be handed on: %s", self.directory, error)
 
     def launch(self, provision: Provision, incarnation: Incarnation, slot: int) -> None:
         """See `Container`."""
@@ -291,7 +295,8 @@ class WorkerContainer:
         )
         exit = self._host.kernel_kills.explain(exit)
         try:
-            record_death(self.directory, exit, self._process.pid)
+            topology = self._host.directories.topology(self._key[0])
+            record_death(self.directory, exit, self._process.pid, topology, time.time())
         except OSError as error:  # then no tuple is charged for this death
             _log.warning("%s: the calls of a dead worker cannot be recorded: %s", self.directory, error)
         return exit

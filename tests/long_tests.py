@@ -21,6 +21,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/epochs/test_epoch_simulation.py": "plays 120 seeded topologies at 30 ms each",
     "tests/worker/test_cores_agree.py": "plays random topologies on the plain core and on the compiled one",
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
+    "tests/local_cluster/test_deadly_tuples.py": "a worker dies up to four times, and is started again after growing pauses",
     "tests/local_cluster/test_epochs.py": "worker processes are killed and started again five times while they count",
     "tests/local_cluster/test_replaced_state.py": "plays several minutes of two versions with three tasks each",
     "tests/local_cluster/test_kept_epochs.py": "plays the trials of five versions, one after another",
@@ -43,6 +44,5 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
     "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL for each of a hundred faults",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
-    "tests/local_cluster/test_deadly_tuples.py": "a tuple ends three worker processes before it is given up",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
 }

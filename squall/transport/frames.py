@@ -30,6 +30,9 @@ More = dict[int, tuple[tuple[int, int], ...]]
 OPEN: Final = 0
 #: The same: the failure counts at once, and is evidence of nothing.
 COUNTS: Final = -1
+#: The same, of a loss: the tuple was not executed, since workers have died in its calls, and is given up. (A worker of an
+#: earlier release takes it for a loss as any other, and tries the tuple again.)
+DEADLY: Final = -2
 #: The reason of an entry among the failures that reports a success: its `attempts` is the root of the tuple that succeeded. Its
 #: own root is that of a tree that has failed, so a worker of an earlier release ignores it.
 RECOVERED: Final = "recovered"

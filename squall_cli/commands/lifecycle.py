@@ -213,7 +213,8 @@ def rebalance(
     they were new. A worker keeps its process if its slot still has all of the worker's tasks. Every other worker is replaced by
     a new process: its tasks are opened or prepared again, their memory is lost, and squall logs no longer shows the old
     worker's log. If you change the number of workers, most workers are replaced, often all. If a component's number of tasks
-    changes, all of its tasks are new.
+    changes, all of its tasks are new. With topology.state.path, the topology commits first, and all tasks go on from this
+    commit with their declared state.
 
     \b
     Examples:

@@ -142,8 +142,9 @@ def state() -> None:
     """Show the state that a topology has committed to its folder.
 
     PATH is the topology's folder below its topology.state.path, such as /folder/word-count, or /folder itself if it has one
-    topology only, or hdfs://host:port/folder/word-count. The topology may run meanwhile, or not. list, get and export ask
-    no cluster: type them on a host that sees the folder, as the user who owns it.
+    topology only, or hdfs://host:port/folder/word-count. list and export take only a PATH; get and drop also take the name of
+    a topology, for which they ask the cluster. With a PATH, list, get and export ask no cluster, and the topology may run
+    meanwhile or not: type them on a host that sees the folder, as the user who owns it.
 
     \b
     Examples:

@@ -197,8 +197,10 @@ WORKERS: Final = (
           "squall_cli/test_stack_command.py::test_a_hung_call_and_one_that_holds_pythons_lock_are_found_in_a_cluster"),
     Bound("both workers, within 2.5 s", 2.5, "squall.transport.channels:SILENCE",
           "worker/test_lossy_links.py::test_a_silent_link_is_noticed_by_both_workers_in_time"),
-    Bound("records each call for ten minutes", 10, "worker.loop.call_marks:MARK_SECONDS / 60",
-          "worker/test_deaths_over_links.py::test_a_tuple_that_kills_its_worker_is_given_up_and_costs_no_other"),
+    Bound("records each call for ten minutes", 10, "squall.suspects:MARK_SECS / 60",
+          "worker/test_deaths_over_links.py::test_a_source_that_comes_back_to_the_tuple_after_the_marks_have_ended_is_waited_for"),
+    Bound("keeps the tuples of these calls for a day", 1, "squall.suspects:KEPT_SECS / 86_400",
+          "squall/test_suspects.py::test_suspects_are_forgotten_a_day_after_the_death_that_named_them"),
     Bound("logged at most once a minute", 1, "squall.transport.refusals:QUIET_SECS / 60",
           "squall/transport/test_refusals.py::"
           "test_one_peer_is_logged_once_a_minute_whatever_its_ports_and_the_next_line_has_the_number"),

@@ -85,6 +85,7 @@ AROUND_THE_CORES = {
     "worker/loop/store_calls.py",  # a thread that calls the store
     "worker/state/contents.py",  # sleeps for 0 s: lets the task finish a change that another thread has seen half of
     "worker/state/readable.py",  # io.BytesIO: an unpickler reads a file
+    "worker/tasks/lone_calls.py",  # a lock, for calls in several threads
     "worker/tasks/runners.py",
     "worker/tasks/scratch.py",
     "worker/tasks/simulated_async.py",

@@ -7,7 +7,9 @@ import signal
 
 from msgspec import structs
 
-from squall.worker_files import read_heartbeat, read_orders
+from squall.running_calls import SIZE, CallMark, begin_calls
+from squall.suspects import read_suspects
+from squall.worker_files import CALLS, read_heartbeat, read_orders
 from supervisor.agent import Supervisor
 from supervisor.directories import read_started, write_started
 from tests.supervisor.hosts import Hosts
@@ -69,6 +71,33 @@ def test_a_worker_that_died_meanwhile_gets_the_next_number(hosts: Hosts) -> None
     (note,) = hosts.link.notes()
     assert f"worker w2 (pid {pids['w2']})" in note
     assert "its exit status is unknown" in note
+
+
+def test_tuples_that_ended_a_worker_are_known_after_a_restart_and_go_with_their_topology(
+    hosts: Hosts,
+) -> None:
+    record = hosts.submit()
+    hosts.until(lambda: hosts.opened("w1") and hosts.opened("w2"))
+    pids = hosts.pids()
+    folder = hosts.directories().topology(record.id)
+    directories = [hosts.directories().worker(record.id, worker) for worker in ("w1", "w2")]
+    buffer = bytearray(SIZE)
+    begin_calls(buffer, pids["w1"])
+    CallMark(buffer, 0, 1).enter(1, [5], b"k" * 16)
+    (directories[0] / CALLS).write_bytes(buffer)
+    os.kill(pids["w1"], signal.SIGSEGV)
+    hosts.until(lambda: hosts.opened("w1") and hosts.pids()["w1"] != pids["w1"])
+    known = read_suspects(folder)
+    assert known is not None and [each.deaths for each in known.known] == [1]
+    assert read_suspects(directories[0]) == known and read_suspects(directories[1]) is None
+    abandon(hosts.supervisors.pop())
+    hosts.supervisors.append(hosts.make("s1"))
+    hosts.until(lambda: set(hosts.pids()) == {"w1", "w2"})
+    os.kill(pids["w2"], signal.SIGKILL)
+    hosts.until(lambda: hosts.opened("w2") and hosts.pids()["w2"] != pids["w2"])
+    assert read_suspects(directories[1]) == known == read_suspects(folder)
+    hosts.nimbus.kill("words", wait_secs=0)
+    hosts.until(lambda: not folder.exists())
 
 
 def test_workers_of_a_topology_removed_meanwhile_are_ended_and_removed(hosts: Hosts) -> None:

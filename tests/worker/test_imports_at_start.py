@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+#: What marks calls after a death.
+MARKS = ("lone_calls", "marked_calls", "tuple_keys")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -22,3 +24,5 @@ def test_a_worker_without_a_state_path_imports_nothing_of_epochs() -> None:
         if name.startswith(("worker.epochs", "worker.tasks.epoch_", "asyncio", "ssl"))
     }
     assert of_epochs - {"worker.tasks.epoch_emitter"} == set()
+    after_deaths = {"squall.suspects", "worker.loop.call_marks", *(f"worker.tasks.{name}" for name in MARKS)}
+    assert not imported & after_deaths, "no process has died in a call"

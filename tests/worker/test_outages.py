@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall.transport.frames import COUNTS, DIED, HUNG, OPEN, FailureClaim
+from squall.transport.frames import COUNTS, DEADLY, DIED, HUNG, OPEN, FailureClaim
 from topology_api import Failure, Replay
 from worker.tasks.probing import Probing
 from worker.tracking.outages import DOWN_SECS, FailureHistory, Outages
@@ -218,6 +218,22 @@ def test_two_deaths_in_a_call_with_a_tuple_are_enough_and_neighbours_are_not_cha
     assert killer.last == Failure("lost", "store", STORE, "died of SIGSEGV", OPEN)
     assert not outages.spent(neighbour, 1, 20.0)
     assert not outages.spent(killer, None, 20.0), "Replay(max_attempts=None) is without end"
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_tuple_that_was_not_executed_for_its_deaths_is_given_up_at_once(waits: bool) -> None:
+    outages = Outages(waits, None)
+    killer = outages.begin()
+    outages.failed(killer, lost(DEADLY), 0.0)
+    assert outages.spent(killer, 100, 0.0) and killer.last == lost(DEADLY) and outages.watched() == []
+
+
+def test_while_a_version_is_on_trial_it_is_tried_again() -> None:
+    outages = waiting()
+    outages.on_trial = True
+    killer = outages.begin()
+    outages.failed(killer, lost(DEADLY), 0.0)
+    assert not outages.spent(killer, 1, 0.0)
 
 
 def test_a_death_is_charged_once_and_only_for_a_loss_that_is_known() -> None:

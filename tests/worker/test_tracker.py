@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import worker.tracking.tracker
-from squall.transport.frames import DIED, HUNG
+from squall.transport.frames import DEADLY, DIED, HUNG
 from topology_api import EmitError, Failure
 from topology_api.tuples import SETTLED, Source, Tuple
 from worker.routing.outbox import Outbox
@@ -358,6 +358,14 @@ def test_a_tree_that_times_out_after_a_worker_has_ended_may_be_lost_unless_it_wa
     tracker.expire(30.0)
     reasons = {each[0]: (failure.reason, failure.attempts) for each, failure in tracker.failed if each}
     assert reasons == {"silent": ("timeout", silent), "alive": ("timeout", 0)}
+
+
+def test_a_tuple_that_was_not_executed_for_its_deaths_is_no_loss_like_any_other() -> None:
+    tracker = Tracker(1, TIMEOUT, 0.0)
+    root = tracker.open(emission())
+    tracker.start(root, 5)
+    tracker.fail(root, Failure("lost", "slow", 7, "died of SIGSEGV", DEADLY))
+    assert [failure.attempts for _, failure in tracker.failed] == [DEADLY] and tracker.pending == 0
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import inspect
 import logging
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from squall.transport.credit import FIRST_TUPLES
 from topology_api import (
@@ -23,8 +23,8 @@ from topology_api import (
     GroupingError,
     StatefulBolt,
 )
+from topology_api.tuples import Tuple
 from worker.errors.reports import ErrorReport, failure_text
-from worker.loop.call_marks import CallMarks
 from worker.loop.memory_growth import MemoryGrowth
 from worker.loop.plan import WorkerPlan
 from worker.routing.outbox import Outbox
@@ -43,6 +43,9 @@ from worker.tracking.dead_letters import LetterKeeper, MemoryLetters
 from worker.tracking.ids import GENERATION_BITS
 from worker.tracking.tracker import Tracker
 
+if TYPE_CHECKING:
+    from worker.loop.call_marks import CallMarks
+
 
 @dataclass(eq=False, repr=False)
 class TaskEnvironment:
@@ -54,8 +57,8 @@ class TaskEnvironment:
     async_runner: AsyncDriver
     resources: dict[object, object] = field(default_factory=dict)
     #: Ends the process after a MemoryError of the user's code; see `Task.on_out_of_memory`.
-    on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
-    #: The marks of running calls, if the previous process of this worker died in one.
+    on_out_of_memory: Callable[[Task, ErrorReport, Sequence[Tuple]], None] | None = None
+    #: The marks of running calls, if a process of this worker has died in one.
     marks: CallMarks | None = None
     #: Measures the memory of the process; None: it is unknown here.
     growth: MemoryGrowth | None = None
@@ -105,7 +108,7 @@ def build_task(environment: TaskEnvironment, task: int, component: str, index: i
     made.metrics = metrics
     made.on_out_of_memory = environment.on_out_of_memory
     if environment.marks is not None:
-        environment.marks.begin(made)
+        environment.marks.begin(made, plan)
     if environment.prepare is not None:
         environment.prepare(made)
     if observers:

@@ -438,7 +438,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
     values, as_text = shown_values(row)
     as_text = tuple(sorted({*as_text, *mark.texts}))
     context = task.context
-    failure = Failure("failed", task.spec.id, task.id, letter.failure, letter.attempts)
+    failure = Failure(mark.reason or "failed", task.spec.id, task.id, letter.failure, letter.attempts)
     return GivenUp(
         DeadLetter(
             id=hashlib.sha256(f"{lineage}/{letter.id}".encode()).hexdigest()[:ID_DIGITS],

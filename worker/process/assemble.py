@@ -182,7 +182,7 @@ def assemble(directory: str, process_exit: ProcessExit) -> Daemon:
     flags = Flags(orders.number, "pause", orders.version)
     daemon.heartbeat = Heartbeat(daemon, sockets.address, calls, flags)
     daemon.last_calls = LastCalls(directory, worker, process_exit, daemon.heartbeat)
-    daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_hung_call
+    daemon.heartbeat.leave_hung_call = daemon.last_calls.leave_call
     worker.environment.time_of = daemon.wall_clock.time_of
     answers = StateAnswers(directory, calls, daemon, daemon.wall_clock.time_of, daemon.heartbeat.woken.set)
     daemon.state_answers = daemon.heartbeat.state_answers = answers

@@ -98,13 +98,15 @@ class AsyncBoltTask(BoltTask):
         if batch.ended:
             self.inputs.ended(batch.source.task)
         elif batch.rows:
-            call = AsyncCall(make_tuple(batch, batch.position), self.now(), batch)
-            self.under_way[id(batch)] = self.under_way.get(id(batch), 0) + 1
+            tup = make_tuple(batch, batch.position)
             batch.position += 1
-            self.in_flight[id(call)] = call
-            if self.observer is not None:
-                self.observer.executing(call.tup)
-            calls.append(lambda: self.execute_call(call))
+            if self.mark is None or not self.mark.refuses(self, tup):
+                call = AsyncCall(tup, self.now(), batch)
+                self.under_way[id(batch)] = self.under_way.get(id(batch), 0) + 1
+                self.in_flight[id(call)] = call
+                if self.observer is not None:
+                    self.observer.executing(tup)
+                calls.append(lambda: self.execute_call(call))
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             if id(batch) not in self.under_way:
@@ -115,10 +117,11 @@ class AsyncBoltTask(BoltTask):
         CURRENT.set(call)
         try:
             call.coroutine = self.execute(call.tup)
-            if self.mark is None:
+            mark = self.mark  # read once: the loop may clear it at any moment
+            if mark is None:
                 await call.coroutine
             else:
-                await marked(call.coroutine, self.mark, trees_of(call.tup))
+                await marked(call.coroutine, mark, call.tup)
         except BaseException as error:  # a cancelled call has not executed its tuple either
             call.error = error
         finally:

@@ -133,6 +133,9 @@ class BatchBoltTask(BoltTask):
         tups = self.being_executed = self.gathered
         self.failed_parts = 0
         self.gathered, self.deadline, self.flush_requested = [], None, False
+        mark = self.mark
+        if tups and mark is not None:
+            tups = self.being_executed = mark.apart(self, tups)
         if tups:
             self.execute_batch(tups)
 
@@ -148,13 +151,13 @@ class BatchBoltTask(BoltTask):
         began = self.now()
         mark = self.mark
         if mark is not None:
-            mark.enter(len(tups), trees_of(tups[0]))
+            mark.enter(tups)
         try:
             self.execute_many(list(tups))  # a copy, which the user may change
         except BaseException as error:
             if not is_error(error, FailTuple):
                 batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
-                self.report(self.method, error, batch, len(tups), trees_of(tups[0]))
+                self.report(self.method, error, batch, tups)
             kind = COUNTS if is_error(error, FailTuple) else OPEN
             failure = Failure("failed", self.spec.id, self.id, failure_text(error), kind)
         if mark is not None:

@@ -29,7 +29,6 @@ cdef class BoltTask(Task):
     cdef public double failing_since
     cdef public object last_error
     cdef public object on_failure
-    cdef public object mark
 
     cpdef ack_checked(self, Tuple tup)
     cpdef bint wants_run(self) except -1

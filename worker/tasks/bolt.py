@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from squall.running_calls import CallMark
 from squall.transport.frames import COUNTS, OPEN, Batch
 from squall.transport.id_columns import IdColumn, view_of
 from squall.transport.row_columns import RowColumns
@@ -119,8 +118,6 @@ class BoltTask(Task):
         self.last_error: str | None = None
         #: Called with each tuple that fails, while the tuple still has its trees.
         self.on_failure: Callable[[Tuple, Failure], None] | None = None
-        #: Where running calls are marked, one tuple at a time, after a worker has died in one; see `worker.loop.call_marks`.
-        self.mark: CallMark | None = None
         self.attach(("emit", "emit_direct", "ack", "fail", "reset_timeout"), Bolt, self)
 
     # Methods that the user's instance gets.
@@ -191,7 +188,7 @@ class BoltTask(Task):
         """Handle an error that the user's code raised while it executed `tup`; return whether the error ends the topology."""
         text = failure_text(error)
         if not is_error(error, FailTuple):
-            self.report(self.method, error, short(tup, 200), 1, trees_of(tup))
+            self.report(self.method, error, short(tup, 200), (tup,))
         if tup._root != SETTLED:
             kind = COUNTS if is_error(error, FailTuple) else OPEN
             self.give_up(tup, Failure("failed", self.spec.id, self.id, text, kind))
@@ -269,14 +266,13 @@ class BoltTask(Task):
         if batch.ended:
             self.inputs.ended(batch.source.task)
         else:
-            mark = self.mark
-            most = self.pace.count if self.probing is None and mark is None else 1
+            most = self.pace.count if self.probing is None else 1
             stop = min(len(batch.rows), batch.position + most)
-            if mark is not None and stop > batch.position:
-                mark.enter(1, trees_of(make_tuple(batch, batch.position)))
-            self.executed += self.execute_rows(batch, stop, most_emits)
-            if mark is not None:
-                mark.leave()
+            mark = self.mark  # read once: the loop may clear it at any moment
+            if mark is None:
+                self.executed += self.execute_rows(batch, stop, most_emits)
+            elif stop > batch.position:
+                self.executed += mark.execute_next(self, batch, most_emits)
         if batch.ended or batch.position >= len(batch.rows):
             self.inbox.popleft()
             self.done.append(batch)

@@ -111,18 +111,22 @@ class EpochAsyncTask(AsyncBoltTask, KeepingTask):
         """Begin calls for the parked tuples that are due."""
         calls: Calls = []
         while self.parked_due() and (parked := parked_verdicts.next_try(self, self.now())) is not None:
-            calls.append(self.retry_of(parked))
+            if (call := self.retry_of(parked)) is not None:
+                calls.append(call)
         if calls:
             self.runner.submit(calls)
 
     def retry_of(self, parked: Parked) -> Any:
-        """Return the call that tries a parked tuple again."""
+        """Return the call that tries a parked tuple again; None: the tuple was given up instead."""
         batch = batch_of(self, parked)
-        call = AsyncCall(make_tuple(batch, 0), self.now(), batch)
+        tup = make_tuple(batch, 0)
+        self.tries[id(tup)] = parked
+        if self.mark is not None and self.mark.refuses(self, tup):
+            return None
+        call = AsyncCall(tup, self.now(), batch)
         batch.position = 1
         self.under_way[id(batch)] = 1
         self.in_flight[id(call)] = call
-        self.tries[id(call.tup)] = parked
         if self.observer is not None:
             self.observer.executing(call.tup)
         return lambda: self.execute_call(call)

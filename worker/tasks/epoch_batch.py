@@ -21,7 +21,7 @@ from worker.errors.reports import failure_text
 from worker.state.table import NONE
 from worker.tasks import parked_verdicts
 from worker.tasks.batch_bolt import BatchBoltTask
-from worker.tasks.bolt import make_tuple, trees_of
+from worker.tasks.bolt import make_tuple
 from worker.tasks.emitter import NOTHING, short
 from worker.tasks.keeping import KeepingTask
 from worker.tasks.parked_tuples import batch_of
@@ -73,7 +73,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
                 observer.executing(tup)
         began = self.now()
         if mark is not None:
-            mark.enter(len(tups), trees_of(tups[0]))
+            mark.enter(tups)
         try:
             self.execute_many(list(tups))  # a copy, which the user may change
             if self.watch is not None:
@@ -116,7 +116,7 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
         counts = is_error(error, FailTuple)
         if not counts:
             batch = f"a batch of {len(tups)} tuples, the first {short(tups[0], 150)}"
-            self.report(self.method, error, batch, len(tups), trees_of(tups[0]))
+            self.report(self.method, error, batch, tups)
         if self.waits_for_stores and not counts and len(tups) > 1:
             parked_verdicts.failed_call(self, failure_text(error))
             middle = (len(tups) + 1) // 2
@@ -130,8 +130,9 @@ class EpochBatchTask(BatchBoltTask, KeepingTask):
         """Try the parked tuples that are due, each once and alone."""
         for parked in parked_verdicts.tries(self):
             tup = make_tuple(batch_of(self, parked), 0)
-            self.tries[id(tup)] = parked
-            self.execute_batch([tup])
+            self.tries[id(tup)], mark = parked, self.mark
+            if mark is None or not mark.refuses(self, tup):
+                self.execute_batch([tup])
 
     # What a snapshot holds.
 

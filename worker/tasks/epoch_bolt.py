@@ -365,8 +365,11 @@ class EpochBoltTask(StatefulBoltTask):
     def try_parked(self) -> None:
         """Try the parked tuples that are due, each once."""
         for parked in parked_verdicts.tries(self):
-            self.trying = parked
-            self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
+            self.trying, mark = parked, self.mark
+            if mark is None:
+                self.execute_rows(batch_of(self, parked), 1, self.limits.emits)
+            else:
+                mark.execute_next(self, batch_of(self, parked), self.limits.emits)
             if self.trying is not None:
                 self.trying = None
                 parked_verdicts.settled(self, parked)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from msgspec import Struct, convert, to_builtins
+from msgspec.structs import replace
 
 from squall.dead_letters.letter import DeadLetter, text_of
 from squall.exact_structs import build_type_info
@@ -33,13 +34,14 @@ TIMER_FIELDS: Final = ("key", "timer", "time")
 class LetterMark(Struct, frozen=True, omit_defaults=True):
     """What an item says besides the tuple. `resent`: how often its letter was sent again; `attempts`: those before that;
     `emitted_at`: when it was given up first, by the wall clock; 0: now. `unkept`: why no snapshot can keep its values; `texts`:
-    the positions of those that are texts instead."""
+    the positions of those that are texts instead. `reason`: `Failure.reason` of its letter; "": failed."""
 
     resent: int = 0
     attempts: int = 0
     emitted_at: float = 0.0
     unkept: str = ""
     texts: tuple[int, ...] = ()
+    reason: str = ""
 
 
 build_type_info(LetterMark)
@@ -49,6 +51,12 @@ def mark_of(item: Any) -> LetterMark:
     """Return what an item says besides the tuple."""
     found = [each for each in item[4:] if isinstance(each, dict)]
     return convert(found[0], LetterMark) if found else LetterMark()
+
+
+def lost(item: Any) -> list[Any]:
+    """Return an item whose letter has the reason `lost`."""
+    others = [each for each in item[4:] if not isinstance(each, dict)]
+    return [*item[:4], to_builtins(replace(mark_of(item), reason="lost")), *others]
 
 
 def fields_of(item: Any) -> list[str]:

@@ -15,12 +15,13 @@ from collections.abc import Iterator
 from math import inf
 from typing import TYPE_CHECKING
 
+from squall.transport.frames import DEADLY
 from topology_api import Failure
 from topology_api.tuples import UNTRACKED
 from worker.epochs.parking import Parked
 from worker.tasks import failing
 from worker.tasks.bolt import make_tuple
-from worker.tasks.parked_tuples import mark_of, new_parked
+from worker.tasks.parked_tuples import lost, mark_of, new_parked
 from worker.tasks.special_batches import MarkerBatch
 from worker.tasks.task import RUN_SECONDS
 from worker.tracking.outages import (
@@ -55,6 +56,8 @@ def failed(task: EpochBoltTask, parked: Parked, failure: Failure) -> None:
         task.probing.failed(now)
         task.tries_parked = not task.tries_parked
     if outages.spent(history, replay.max_attempts, now) or is_last_resort(task, parked, history, now):
+        if failure.attempts == DEADLY:
+            parked.item = lost(parked.item)
         give_up(task, parked, failure.error or "")
     else:
         task.parking.wait(parked, now + outages.delay(replay, parked.tries, history))

@@ -207,7 +207,12 @@ class SpoutTask(Task):
         if self.yielded:
             self.calls.resumes = True
         else:
+            mark = self.mark
+            if mark is not None:
+                mark.enter_other()
             self.call_next_tuple(now, enough - self.produced)
+            if mark is not None:
+                mark.leave_other()
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         self.set_time(self.now())  # open and activate may emit

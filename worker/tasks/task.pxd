@@ -47,3 +47,4 @@ cdef class Task:
     cdef public list reports
     cdef public object abandoned
     cdef public object on_out_of_memory
+    cdef public object mark

@@ -12,9 +12,9 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,12 +22,16 @@ from squall.daemon.inside import is_worker
 from squall.transport.frames import Batch
 from topology_api import Bolt, Context, Failure, Spout
 from topology_api.topology import ComponentSpec
+from topology_api.tuples import Tuple
 from topology_api.wording import is_error
 from worker.errors.reports import ErrorReport, make_report, short_line
 from worker.tasks.emitter import Emitter
 from worker.tasks.metrics import TaskMetrics
 from worker.tasks.runners import TaskStopped, end_fork, in_main_thread
 from worker.tasks.work_time import WorkTime
+
+if TYPE_CHECKING:
+    from worker.tasks.marked_calls import MarkedCalls
 
 #: The reference count of a dictionary that only its instance uses: the three references are those of the instance, of the
 #: variable and of the argument of getrefcount.
@@ -136,8 +140,10 @@ class Task:
         self.failures: list[tuple[int, Failure]] = []
         self.reports: list[ErrorReport] = []
         self.abandoned: ErrorReport | None = None
-        #: Ends the process, after a MemoryError in a call with this many tuples, of these trees; None: it ends the topology.
-        self.on_out_of_memory: Callable[[Task, ErrorReport, int, list[int]], None] | None = None
+        #: Ends the process, after a MemoryError in a call with these tuples; None: it ends the topology.
+        self.on_out_of_memory: Callable[[Task, ErrorReport, Sequence[Tuple]], None] | None = None
+        #: Marks running calls, one tuple at a time, after a worker has died in one; see `worker.loop.call_marks`.
+        self.mark: MarkedCalls | None = None
 
     # Methods that the user's instance gets, unless its class overrides them.
 
@@ -181,7 +187,9 @@ class Task:
 
     def call(self, name: str, *args: Any, tuple_text: str | None = None) -> bool:
         """Call a user's method; return whether it returned. An error that it raises is reported."""
-        began = self.now()
+        began, mark = self.now(), self.mark
+        if mark is not None:
+            mark.enter_other()
         try:
             method = getattr(self.instance, name)
             if self.calls is not None and name in MAY_YIELD:
@@ -192,6 +200,8 @@ class Task:
             return False
         finally:
             self.work.seconds += self.now() - began
+            if mark is not None:
+                mark.leave_other()
         return True
 
     def report(
@@ -199,12 +209,11 @@ class Task:
         call: str,
         error: BaseException,
         tuple_text: str | None = None,
-        size: int = 0,
-        roots: list[int] | None = None,
+        tups: Sequence[Tuple] = (),
     ) -> ErrorReport:
         """Report an error of the user's code. Ctrl-C in the main thread is not such an error, and is raised.
 
-        `size`, `roots`: the number of tuples in the call, and the trees of the first.
+        `tups`: the tuples in the call.
         """
         if is_error(error, KeyboardInterrupt) and in_main_thread() and not is_worker():
             raise error
@@ -217,7 +226,7 @@ class Task:
         self.reports.append(report)
         if is_error(error, MemoryError) and self.opened:
             if self.on_out_of_memory is not None:
-                self.on_out_of_memory(self, report, size, roots or [])
+                self.on_out_of_memory(self, report, tups)
             self.crash_on_error = True
         return report
 

@@ -15,6 +15,7 @@ While `topology.on.outage` is `wait`, a failure counts against a tuple only if i
   their replay, whatever its pending limit: so there are other tuples, which succeed, or show that the task is down.
 - A tuple that is *lost* with a worker is not charged, unless the worker died in a call with this very tuple, and by the call's
   fault: after `MOST_DEATHS` of these it is given up. If the call hung until its worker was ended, that is an open failure.
+  A worker whose host knows of as many deaths does not execute the tuple again (`DEADLY`), whatever its root was then.
 
 With `give-up` every failure counts; while a new version is on trial (`squall submit --replace`), none does. One instance judges
 for one spout task, and outlives the workers of the bolt tasks; the bolt task adds up what the spout tasks know
@@ -30,7 +31,7 @@ from typing import Final
 
 import msgspec
 
-from squall.transport.frames import COUNTS, DIED, MOST_CLAIMED, OPEN, FailureClaim
+from squall.transport.frames import COUNTS, DEADLY, DIED, MOST_CLAIMED, OPEN, FailureClaim
 from topology_api import Failure, Replay
 from worker.tracking.replay_policy import replay_delay
 
@@ -156,7 +157,10 @@ class Outages:
         if self.on_trial:
             history.excused += 1
             return
-        if self.waits and failure.attempts > OPEN:  # a loss; this is the root
+        if failure.attempts == DEADLY:
+            history.counted += 1
+            history.deaths = MOST_DEATHS
+        elif self.waits and failure.attempts > OPEN:  # a loss; this is the root
             history.excused += 1
             self._remember(failure.attempts, history, now)
             if self.is_down(failure.task):

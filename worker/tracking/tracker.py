@@ -16,7 +16,7 @@ from collections import deque
 from dataclasses import replace
 from typing import Any
 
-from squall.transport.frames import BURST, DIED, DOWN, HUNG, OPEN, RECOVERED
+from squall.transport.frames import BURST, DEADLY, DIED, DOWN, HUNG, OPEN, RECOVERED
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
 from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
@@ -177,7 +177,7 @@ class Tracker:
         if slot < self.size and self.roots[slot] == root:
             emission = self.emissions[slot]
             assert emission is not None
-            if failure.reason == "lost":
+            if failure.reason == "lost" and failure.attempts != DEADLY:
                 failure = replace(failure, attempts=root)
             self.failed.append((emission, failure))
             self.close(slot)

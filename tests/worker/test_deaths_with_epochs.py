@@ -1,0 +1,71 @@
+"""A tuple that kills its worker becomes a dead letter of its bolt in a topology with state at a path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.worker.deadly_story import (
+    APART,
+    CONF,
+    COUNT,
+    KILLER,
+    TOGETHER,
+    Dies,
+    DiesInABatch,
+    DiesInAThread,
+    DiesLater,
+    DiesRich,
+    Story,
+)
+from topology_api import Context, Fields, Replay, RewindableSpout
+
+
+class SixtyAgain(RewindableSpout):
+    """60 numbers, by position."""
+
+    outputs = Fields("number")
+    replay = Replay(max_attempts=3, first_delay=1.0, max_delay=1.0)
+
+    def open(self, context: Context) -> None:
+        self.at = 0
+
+    def position(self) -> int:
+        return self.at
+
+    def rewind(self, position: int | None) -> None:
+        self.at = position or 0
+
+    def next_tuple(self) -> float:
+        if self.at < COUNT:
+            self.emit((self.at,), message_id=self.at)
+            self.at += 1
+        if self.at == COUNT:
+            self.finish()
+        return 0.01
+
+
+def with_epochs(kind: Any, hosts: dict[str, list[str]], path: Path) -> Story:
+    conf = {**CONF, "topology.state.path": f"file://{path}", "topology.epoch.secs": 0.3}
+    return Story(kind(), hosts, conf, SixtyAgain())
+
+
+@pytest.mark.parametrize(
+    ("kind", "deaths"), [(Dies, 3), (DiesInAThread, 3), (DiesRich, 3), (DiesLater, 3), (DiesInABatch, 4)]
+)
+@pytest.mark.parametrize("hosts", [TOGETHER, APART], ids=["together", "apart"])
+def test_a_tuple_that_kills_its_worker_is_a_letter_of_its_bolt(
+    tmp_path: Path, kind: Any, deaths: int, hosts: dict[str, list[str]]
+) -> None:
+    story = with_epochs(kind, hosts, tmp_path)
+    story.run()
+    story.net.run(5.0)
+    story.net.stop_coroutines()
+    assert story.settled and story.deaths == deaths
+    [letter] = story.letters.letters.values()
+    assert (letter.component, letter.values, letter.failure.reason) == ("store", (KILLER,), "lost")
+    assert str(letter.failure.error).startswith("died of SIGSEGV")
+    [report] = story.reports()
+    assert "has not executed a tuple" in report and f"number={KILLER}" in report
