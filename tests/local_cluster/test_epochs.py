@@ -445,6 +445,7 @@ def test_what_a_cluster_cannot_change_yet_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.soak  # the accounts of examples/ and tests/faults/test_kills_with_state.py lose each of their workers in every run
 def test_whichever_of_three_workers_is_killed_each_tuple_counts_once(tmp_path: Path) -> None:
     conf = {
         "topology.state.path": f"file://{tmp_path}/state",

@@ -264,6 +264,7 @@ def test_an_editable_installation_works_from_the_checkout(
     assert uninstall(bin_folder) == []
 
 
+@pytest.mark.soak  # tests/repository/test_builds.py has a compiler that fails, and scripts/test installs a plain Squall
 def test_without_a_compiler_a_plain_squall_is_installed_and_a_line_says_so(
     bin_folder: Path, source: Path, tmp_path: Path
 ) -> None:
