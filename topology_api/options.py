@@ -231,8 +231,8 @@ _TABLE = (
     ),
     Option(
         "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",
-        "With topology.state.path: how many tuples of a spout task may wait for their commit. At the limit next_tuple is not "
-        "called, and the epoch ends at once.",
+        "With topology.state.path: how many tuples of a spout task may wait for their commit, with or without message ids. At "
+        "the limit next_tuple is not called, and the epoch ends at once.",
         _whole(1, _MAX_TUPLES, "tuples"),
     ),
     Option(
