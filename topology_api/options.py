@@ -236,6 +236,13 @@ _TABLE = (
         _whole(1, _MAX_TUPLES, "tuples"),
     ),
     Option(
+        "topology.epoch.uncommitted.mb", (int,), 500, "megabytes", "topology",
+        "With topology.state.path: about how much memory each worker may use for what waits for its commit, or for being "
+        "shown after it: values that spouts may have to emit again, message ids, rows of committing sinks, dead letters. At "
+        "the limit all spouts pause, and the epoch ends at once.",
+        _whole(1, 100_000_000, "megabytes"),
+    ),
+    Option(
         "topology.epoch.cycle.tuples", (int,), 100_000, "tuples", "topology",
         "With topology.state.path: how many tuples may wait for a task on an edge that closes a cycle of bolts. At the limit "
         "the spouts pause until half of them are executed; at twice the limit, further ones are dead letters.",

@@ -41,6 +41,7 @@ from worker.loop.epochs import Epochs
 from worker.loop.letters_again import LettersAgain
 from worker.loop.plan import WorkerPlan
 from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.uncommitted import UNCOMMITTED_MB, Uncommitted
 from worker.loop.worker import Worker
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -69,6 +70,7 @@ class EpochWorker(Worker):
         self.links.epochs = self.epochs = Epochs(
             self, self.links, self.mail, self.files, self.calls, self.now, int(conf[CYCLE_TUPLES])
         )
+        self.uncommitted = Uncommitted(self.name, int(conf[UNCOMMITTED_MB]), self.epochs)
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
         self.telling = EpochTelling(self)
@@ -253,6 +255,8 @@ class EpochWorker(Worker):
         busy |= self.mail.run_due(now)
         if self.epochs.running:
             busy |= self.epochs.step(now)
+            if now >= self.uncommitted.measured_next:
+                self.uncommitted.measure(now)
             if self.again.found or self.again.waiting:
                 busy |= self.again.step()
             if self.draining and self.lead is not None and super().drained:
@@ -301,6 +305,7 @@ class EpochWorker(Worker):
                     break  # it is of an assignment that this worker does not follow yet
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
+                    self.uncommitted.restart()
                     fresh, self.fresh = self.fresh, False
                     plan = structs.replace(self.plan, groups=message.groups)
                     if plan.key_groups != self.plan.key_groups:
@@ -378,7 +383,7 @@ class EpochWorker(Worker):
     def next_time(self) -> float | None:
         if not self.started or self.stopped or self.crash:
             return None
-        times = [super().next_time()] if self.epochs.running else []
+        times = [super().next_time(), self.uncommitted.next_time()] if self.epochs.running else []
         times += [self.mail.next_time(), self.calls.next_time()]
         if self.lead is not None:
             times.append(self.lead.next_time())

@@ -408,7 +408,7 @@ class Epochs:
             self.halted = self.halted or message.epoch == self.last_epoch
         elif isinstance(message, HoldSpouts):
             for spout in self.spouts:
-                spout.held = message.why
+                spout.held, spout.held_by_cycle = message.why, message.what == "cycle"
         elif isinstance(message, EpochsOver):
             self.over = True
 

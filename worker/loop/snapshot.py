@@ -117,7 +117,7 @@ def held_by_epochs(task: SpoutTask, store: str) -> str:
     from worker.tasks.epoch_spout import EpochSpoutTask
 
     assert isinstance(task, EpochSpoutTask)
-    if task.waits_for_commit:
+    if task.waits_for_commit or (task.held and not task.held_by_cycle):
         return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
     return "waits for a cycle" if task.held else ""
 

@@ -19,8 +19,6 @@ class StagedSinkTask(GatheringTask):
     """One task of a staged sink."""
 
     instance: StagedSink
-    #: The rows of the epoch that ends, until they are staged.
-    unstaged: list[Any] = []
 
     def packed_rows(self, epoch: int) -> bytes | None:
         self.unstaged = self.taken_rows(epoch)
