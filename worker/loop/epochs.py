@@ -279,7 +279,7 @@ class Epochs:
     def collect_answers(self, task: EpochTask) -> None:
         """Follow the answers of the outside."""
         while isinstance(task, GatheringTask) and task.answers:
-            task.answers.pop(0)()
+            task.next_answer()()
 
     # Tuples.
 
