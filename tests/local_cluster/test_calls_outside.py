@@ -13,6 +13,7 @@ import pytest
 from local_cluster import LocalCluster
 from tests.local_cluster.words_with_state import eventually
 from topology_api import Context, Fields, RewindableSpout, StagedSink, TokenSink, TopologyBuilder, Tuple
+from topology_api.errors import TopologyFailed
 
 #: Seconds after which a call that should have gone on long ago goes on.
 CAP = 60.0
@@ -41,6 +42,7 @@ class Calls:
 
     def __init__(self) -> None:
         self.waiting = self.raising = ""
+        self.error: type[BaseException] = OSError
         self.entered, self.gate = threading.Event(), threading.Event()
         self.rows = 0
         self.shown: list[int] = []
@@ -62,7 +64,7 @@ class Calls:
         self.running -= 1
         if name == self.raising:
             self.raising = ""
-            raise OSError(f"{name} has failed")
+            raise self.error(f"{name} has failed")
 
 
 CALLS = Calls()
@@ -102,6 +104,11 @@ class Stages(StagedSink):
 
     def cleanup(self) -> None:
         CALLS.make("cleanup")
+
+
+class NoHandle(Stages):
+    def stage(self, epoch: int | None, rows: list[Any]) -> Any:
+        return object()
 
 
 class Writes(TokenSink):
@@ -185,6 +192,21 @@ def test_a_call_that_raises_beside_the_rows_is_reported_and_made_again(
         status = cluster.status("numbers")
         assert status.components["sink"].errors == 1 and f"{name} has failed" in str(status.errors)
     assert calls.shown == list(range(1, len(calls.shown) + 1))
+
+
+def test_a_call_beside_the_rows_without_memory_ends_the_topology(tmp_path: Path, calls: Calls) -> None:
+    calls.raising, calls.error = "stage", MemoryError
+    with LocalCluster() as cluster:
+        submit(cluster, tmp_path, Stages())
+        with pytest.raises(TopologyFailed, match="MemoryError: stage has failed"):
+            cluster.wait("numbers", CAP)
+
+
+def test_a_handle_that_cannot_be_kept_ends_the_topology_beside_the_rows(tmp_path: Path) -> None:
+    with LocalCluster() as cluster:
+        submit(cluster, tmp_path, NoHandle())
+        with pytest.raises(TopologyFailed, match="is no msgpack value"):
+            cluster.wait("numbers", CAP)
 
 
 def test_the_end_of_a_worker_waits_for_the_call_and_then_cleans_up(tmp_path: Path, calls: Calls) -> None:

@@ -37,8 +37,10 @@ class OutsideCalls:
         """Make a call of a sink, after its earlier ones."""
         if task.outside is None:
             self.worker.execute(task, job)
-        else:
-            task.outside.submit(job)
+            return
+        if (growth := self.worker.environment.growth) is not None:
+            job = growth.begin(task, job)
+        task.outside.submit(job)
 
     def follow(self) -> bool:
         """Follow the answers that have come; return whether there were any."""
