@@ -26,9 +26,9 @@ MOST_TASKS: Final = 20
 class EpochWait:
     """What has been waiting for seconds. what: what it waits for ("store": the store of the state; "alignment": the end of an
     epoch in all tasks; "rewind": the return of all tasks to the last commit; "commit": a spout waits for the next commit,
-    since it has reached `topology.epoch.uncommitted`, or until a cycle has executed what waits on it); since: since when, as
-    for `DownTask`; why: such as the store's error; component, task: which task, "" and None for a whole worker; follows:
-    whether it waits for another task.
+    since it has reached `topology.epoch.uncommitted` or a worker `topology.epoch.uncommitted.mb`, or until a cycle has executed
+    what waits on it); since: since when, as for `DownTask`; why: such as the store's error; component, task: which task, "" and
+    None for a whole worker; follows: whether it waits for another task.
     """
 
     what: WaitsFor

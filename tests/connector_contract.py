@@ -232,6 +232,23 @@ class SweepsNothing(StagedInMemory):
     def sweep(self, epoch: int | None) -> None: ...
 
 
+class OneBufferForAll(StagedInMemory):
+    """A row that is made meanwhile takes the place of one that is being staged."""
+
+    def row(self, tup: Any) -> Any:
+        self.buffer = super().row(tup)
+        return self.buffer
+
+    def stage(self, epoch: int | None, rows: list[Any]) -> Any:
+        name, kept = self.named(epoch), []
+        for row in rows:
+            self.buffer = row
+            self.named(epoch)
+            kept.append(self.buffer)
+        self.staged[name] = kept
+        return {"name": name}
+
+
 class HandleOfAClass(StagedInMemory):
     def stage(self, epoch: int | None, rows: list[Any]) -> Any:
         return {"name": super().stage(epoch, rows)["name"], "more": object()}
@@ -279,6 +296,22 @@ class TokenInMemory(TokenSink):
             except BaseException:
                 ROWS[self.place], TOKENS[self.place] = before
                 raise
+
+
+class OneBufferToWrite(TokenInMemory):
+    """A row that is made meanwhile takes the place of one that is being written."""
+
+    def row(self, tup: Any) -> Any:
+        self.buffer = super().row(tup)
+        return self.buffer
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        kept = []
+        for row in rows:
+            self.buffer = row
+            self.read_token("")
+            kept.append(self.buffer)
+        return super().write(epoch, kept, expected, token)
 
 
 class TokenNotCompared(TokenInMemory):
@@ -384,6 +417,7 @@ STAGED_MUTANTS: dict[type[StagedInMemory], str] = {
     SweepsOtherTasks: "tasks commit for others when parallelism shrinks",
     SweepsNothing: "what a killed process has left is removed with a later commit",
     HandleOfAClass: "a new object in another process commits",
+    OneBufferForAll: "rows may be made while stage or commit runs",
     FlushesInPieces: "a process may be killed in commit",
 }
 TOKEN_MUTANTS: dict[type[TokenInMemory], str] = {
@@ -391,6 +425,7 @@ TOKEN_MUTANTS: dict[type[TokenInMemory], str] = {
     TokenComparedAsAtMost: "nothing is written if the token is another one",
     TokenComparedBefore: "two processes may write at once",
     TokenAfterRows: "a process may be killed in write",
+    OneBufferToWrite: "rows may be made while write runs",
     TokenInObject: "rows and token are written together",
     OneTokenForAll: "tokens do not disturb each other",
     ShortTokens: "tokens do not disturb each other",

@@ -14,12 +14,22 @@ from topology_api.tuples import Tuple
 
 
 class CommittingSink(BatchBolt):
-    """A bolt that makes rows of its tuples, and shows those of an epoch after its commit. Derive from one of its subclasses."""
+    """A bolt that makes rows of its tuples, and shows those of an epoch after its commit. Derive from one of its subclasses.
+
+    With `topology.state.path`, `row` takes the tuples of the next epoch while another call of the sink waits for the system it
+    writes to. So `row`, like `tick`, is called in a thread of its own, beside any other call, and must change nothing that
+    they use: the rows come as an argument. All other calls are made one after the other, in one thread: `prepare`, then those
+    that write, stage, commit or abort, then `cleanup`. With `threaded = False`, and in simulated time, no call is made beside
+    another one; without `topology.state.path` all are made in one thread.
+    """
 
     threaded = True
 
     def row(self, tup: Tuple) -> Any:
-        """Return the row to write for a tuple: any value that can be pickled. Raise FailTuple for a tuple that makes no row."""
+        """Return the row to write for a tuple: any value that can be pickled. Raise FailTuple for a tuple that makes no row.
+
+        May be called while another call of the sink runs.
+        """
         return list(tup.values)
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:

@@ -1,7 +1,8 @@
 """Hook: the base of task hooks, which observe a task.
 
 `conf={"topology.auto.task.hooks": ["package.module:Class"]}` puts a hook of that class (constructed without
-arguments) into every task. Hooks are called in the task's own thread and must be quick.
+arguments) into every task. Hooks are called in the task's own thread and must be quick; `opened` and `closed` in the thread of
+`prepare` and `cleanup`, which is another one in a committing sink (`topology_api.committing_sink`).
 Must not know: how the task runs.
 """
 

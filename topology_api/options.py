@@ -231,9 +231,16 @@ _TABLE = (
     ),
     Option(
         "topology.epoch.uncommitted", (int,), 1_000_000, "tuples", "both",
-        "With topology.state.path: how many tuples of a spout task may wait for their commit. At the limit next_tuple is not "
-        "called, and the epoch ends at once.",
+        "With topology.state.path: how many tuples of a spout task may wait for their commit, with or without message ids. At "
+        "the limit next_tuple is not called, and the epoch ends at once.",
         _whole(1, _MAX_TUPLES, "tuples"),
+    ),
+    Option(
+        "topology.epoch.uncommitted.mb", (int,), 500, "megabytes", "topology",
+        "With topology.state.path: about how much memory each worker may use for what waits for its commit, or for being "
+        "shown after it: values that spouts may have to emit again, message ids, rows of committing sinks, dead letters. At "
+        "the limit all spouts pause, and the epoch ends at once.",
+        _whole(1, 100_000_000, "megabytes"),
     ),
     Option(
         "topology.epoch.cycle.tuples", (int,), 100_000, "tuples", "topology",

@@ -21,7 +21,8 @@ class StagedSink(CommittingSink):
     a failure.
 
     These calls are the two phases of a commit, which others call prepare and commit. The first one has another name here, since
-    `prepare(context)` prepares the task. A call that raises is reported, and made again after a pause.
+    `prepare(context)` prepares the task. A call that raises is reported, and made again after a pause. `row` is called beside
+    them: see `CommittingSink`.
 
     lineage: names the state of the topology, for `stage`, `commit` and `abort`: epochs begin at 1 in each lineage. "" without
         `topology.state.path`.

@@ -16,7 +16,8 @@ class TokenSink(CommittingSink):
 
     With `topology.state.path`, the rows of an epoch are part of the commit, and are written after it in one transaction, which
     also compares and sets the number of a *token*: so each row is there once, whatever is killed. Without it, batches are
-    written as they come, and a row may be there twice after a failure.
+    written as they come, and a row may be there twice after a failure. `row` is called beside `read_token` and `write`: see
+    `CommittingSink`.
     """
 
     def read_token(self, token: str) -> int:

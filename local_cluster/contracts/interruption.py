@@ -181,6 +181,11 @@ class Meanwhile:
         self.thread.start()
         self.thread.join(WAIT)
 
+    def begin_once(self) -> None:
+        """Start, unless it has been started."""
+        if self.thread.ident is None:
+            self.begin()
+
     def end(self) -> None:
         """Wait for the end (if it was never started, start it now); raise what was raised."""
         if self.thread.ident is None:

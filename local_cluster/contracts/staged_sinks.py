@@ -333,6 +333,26 @@ def two_commit_at_once(trial: StagedTrial) -> None:
         trial.check(text)
 
 
+def rows_meanwhile(trial: StagedTrial) -> None:
+    """At each line of `stage` and of `commit` the task makes rows of the next epoch."""
+    sink = trial.sink()
+    code = trial.own_code(sink)
+    rows, handles = trial.rows(sink), []
+    in_stage_of = code.places(lambda: handles.append(trial.stage(sink, 1, rows)))
+    in_commit_of = code.places(lambda: trial.commit(sink, 1, handles[0]))
+    trial.now_visible(rows)
+    rows = trial.rows(sink)
+    for epoch, place in enumerate([*in_stage_of, *in_commit_of], 2):
+        made: list[Any] = []
+        both = Meanwhile(lambda made=made: made.extend(trial.rows(sink)))  # type: ignore[misc]
+        handle = code.at(place, both.begin_once, partial(trial.stage, sink, epoch, rows))
+        code.at(place, both.begin_once, partial(trial.commit, sink, epoch, handle))
+        both.end()
+        trial.now_visible(rows)
+        trial.check(f"after epoch {epoch}, with rows made while a call waited at {where(place)}")
+        rows = made
+
+
 def interrupted(trial: StagedTrial, killed: bool, story: Callable[[Interruption], None]) -> None:
     """Play a story once for each line of the call in it that is interrupted."""
     sink = trial.sink()
@@ -443,6 +463,7 @@ PROMISES: Mapping[str, Callable[[StagedTrial], None]] = {
     "lineages do not disturb each other": lineages_are_apart,
     "rows without an epoch become visible": without_epochs,
     "two processes may commit at once": two_commit_at_once,
+    "rows may be made while stage or commit runs": rows_meanwhile,
     "a process may be killed in stage": partial(interrupted, killed=True, story=in_stage),
     "a process may be killed in commit": partial(interrupted, killed=True, story=in_commit),
     "a process may be killed in abort": partial(interrupted, killed=True, story=in_abort),

@@ -240,6 +240,21 @@ def two_write_at_once(trial: TokenTrial) -> None:
             trial.must_write(other, epoch, rows, epoch - 1)
 
 
+def rows_meanwhile(trial: TokenTrial) -> None:
+    """At each line of `write` the task makes rows of the next epoch."""
+    sink = trial.sink()
+    code = OwnCode(type(sink))
+    rows = trial.rows(sink)
+    places = code.places(lambda: trial.must_write(sink, 1, rows, 0))
+    rows = trial.rows(sink)
+    for epoch, place in enumerate(places, 2):
+        made: list[Any] = []
+        both = Meanwhile(lambda made=made: made.extend(trial.rows(sink)))  # type: ignore[misc]
+        code.at(place, both.begin_once, partial(trial.must_write, sink, epoch, rows, epoch - 1))
+        both.end()
+        rows = made
+
+
 def at_each_line(trial: TokenTrial) -> Iterator[tuple[Place, OwnCode, int, TokenSink]]:
     """Yield each place that `write` reaches, with the epoch to write next and a sink: first of a new token, then of one that
     was set before."""
@@ -272,6 +287,7 @@ PROMISES: Mapping[str, Callable[[TokenTrial], None]] = {
     "rows without an epoch are written, and no token is set": without_epochs,
     "of many writers at once, one wins": many_write_at_once,
     "two processes may write at once": two_write_at_once,
+    "rows may be made while write runs": rows_meanwhile,
     "a process may be killed in write": partial(interrupted, killed=True),
     "write may raise at any line": partial(interrupted, killed=False),
     "large epochs are whole": large_epochs,

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from worker.epochs.coordinator import Coordinator, CoordinatorEffect, SendToTask
-from worker.epochs.cycle_bound import SpoutHold
-from worker.epochs.messages import CycleHolds, HoldSpouts, LinkItem, RestoreTask, Rows, ToCoordinator
+from worker.epochs.messages import HoldSpouts, HoldWanted, LinkItem, RestoreTask, Rows, ToCoordinator
 from worker.epochs.participant import SendToCoordinator
+from worker.epochs.spout_hold import SpoutHold
 
 if TYPE_CHECKING:
     from tests.epochs.epoch_tasks import SimulatedTask
@@ -39,7 +39,7 @@ def report_change(task: SimulatedTask) -> None:
     bound = task.bound
     if bound.changed(task.line.now):
         why = f"{bound.waiting} rows" if bound.full_since is not None else ""
-        effect = SendToCoordinator(CycleHolds(task.participant.rewind, why))
+        effect = SendToCoordinator(HoldWanted(task.participant.rewind, why))
         task.cluster.run_effects(task, [effect])
 
 
@@ -52,10 +52,10 @@ class Holds:
     def heard(self, coordinator: Coordinator, task: str, message: ToCoordinator) -> list[CoordinatorEffect]:
         """A coordinator gets a message; return what it tells its tasks."""
         rewind = coordinator.view.rewind
-        if not isinstance(message, CycleHolds) or message.rewind != rewind:
+        if not isinstance(message, HoldWanted) or message.rewind != rewind:
             return []
-        why = self.of.setdefault(coordinator, SpoutHold()).heard(task, message.why)
-        return [] if why is None else list(coordinator.to_all(HoldSpouts(rewind, why)))
+        changed = self.of.setdefault(coordinator, SpoutHold()).heard(task, message.why, message.what)
+        return [] if changed is None else list(coordinator.to_all(HoldSpouts(rewind, *changed)))
 
     def follow(self, coordinator: Coordinator, effect: CoordinatorEffect) -> None:
         """A rewind begins: nothing waits anywhere."""

@@ -4,6 +4,8 @@ it failed, and is one dead letter.
 
 from __future__ import annotations
 
+import pytest
+
 from topology_api import Replay
 from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
 from worker.epochs.emissions import Emissions
@@ -108,6 +110,23 @@ def test_emissions_are_acked_once_and_those_of_void_epochs_are_not() -> None:
     assert emissions.commit(1) == ["a"] and emissions.commit(2) == []
     emissions.rewind()
     assert emissions.commit(3) == [] and emissions.next_again() is None
+
+
+@pytest.mark.parametrize("rewindable", [True, False])
+def test_every_emission_counts_until_its_commit_or_a_rewind_with_or_without_a_message_id(
+    rewindable: bool,
+) -> None:
+    emissions = Emissions(rewindable)
+    for epoch, emitted in enumerate(["12-", "--", "-"], 1):
+        for each in emitted:
+            emissions.add(None if each == "-" else each, "values")
+        emissions.close(epoch)
+    emissions.add(None, "values")
+    assert emissions.uncommitted == 7
+    emissions.commit(2)
+    assert emissions.uncommitted == 2
+    emissions.rewind()
+    assert emissions.uncommitted == 0, "what is to be emitted again counts when it is"
 
 
 def test_a_spout_that_cannot_rewind_emits_its_values_again_in_their_order() -> None:

@@ -4,7 +4,8 @@ limit waits. All spouts pause as long as any task is full.
 
 from __future__ import annotations
 
-from worker.epochs.cycle_bound import CycleBound, SpoutHold
+from worker.epochs.cycle_bound import CycleBound
+from worker.epochs.spout_hold import SpoutHold
 
 
 def test_spouts_pause_at_the_limit_until_half_of_it_is_executed() -> None:
@@ -28,9 +29,17 @@ def test_what_is_more_than_twice_the_limit_does_not_enter() -> None:
 
 def test_all_spouts_pause_while_any_task_is_full() -> None:
     hold = SpoutHold()
-    assert hold.heard("a/0", "full") == "full"
-    assert hold.heard("a/1", "full, too") is None
-    assert hold.heard("a/0", "") is None
-    assert hold.heard("a/0", "") is None
-    assert hold.heard("a/1", "") == ""
-    assert hold.heard("a/1", "") is None
+    assert hold.heard("a/0", "full", "cycle") == ("full", "cycle")
+    assert hold.heard("a/1", "full, too", "cycle") is None
+    assert hold.heard("a/0", "", "cycle") is None
+    assert hold.heard("a/0", "", "cycle") is None
+    assert hold.heard("a/1", "", "cycle") == ("", "cycle")
+    assert hold.heard("a/1", "", "cycle") is None
+
+
+def test_of_two_reasons_of_a_task_the_first_is_said() -> None:
+    hold = SpoutHold()
+    assert hold.heard("a/0", "a cycle", "cycle") == ("a cycle", "cycle")
+    assert hold.heard("a/0", "many bytes", "commit") is None
+    assert hold.heard("a/0", "", "cycle") == ("many bytes", "commit")
+    assert hold.heard("a/0", "", "commit") == ("", "commit")

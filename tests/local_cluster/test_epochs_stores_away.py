@@ -17,13 +17,16 @@ from squall.stores.local import LocalFiles
 from tests.flaky_files import FlakyFiles
 from tests.local_cluster.words_with_state import (
     Count,
+    ForwardWithoutIds,
     Pass,
     Words,
+    WordsWithoutIds,
     counts,
     eventually,
     expected,
     words,
 )
+from topology_api import Spout
 from worker.epochs.records import CommitRecord, decode_record
 
 
@@ -98,6 +101,38 @@ def test_while_the_store_is_away_spouts_pause_at_the_limit_and_then_go_on(
         cluster.advance(30)
         assert counts(cluster) == expected(list(range(1_000)))
         assert cluster.status("words").components["words"].acked == 1_000
+
+
+@pytest.mark.parametrize(
+    "spout", [WordsWithoutIds(1_000), ForwardWithoutIds(1_000)], ids=["rewindable", "other"]
+)
+def test_spouts_whose_tuples_have_no_message_ids_pause_at_the_limit_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spout: Spout
+) -> None:
+    stores: list[FlakyFiles] = []
+
+    def open_flaky(path: str, **_: Any) -> FlakyFiles:
+        stores.append(FlakyFiles(LocalFiles(path)))
+        return stores[-1]
+
+    monkeypatch.setattr("worker.loop.epoch_store.open_store", open_flaky)
+    conf = conf_at(tmp_path, **{"topology.epoch.uncommitted": 100, "topology.workers": 2})
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(words(spout, Pass(), Count()), conf)
+        cluster.advance(2)
+        before = cluster.status("words").components["words"].emitted
+        assert before > 0
+        for store in stores:
+            store.away = True
+        cluster.advance(200)
+        found = cluster.status("words").components["words"]
+        assert found.uncommitted == 100 and found.emitted <= before + 100
+        assert found.idle.startswith("waits for the state store: ")
+        for store in stores:
+            store.away = False
+        cluster.advance(30)
+        assert counts(cluster) == expected(list(range(1_000)))
+        assert cluster.status("words").components["words"].uncommitted == 0
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,22 @@ class Forward(Spout):
             self.at += 1
 
 
+class WordsWithoutIds(Words):
+    def next_tuple(self) -> float | None:
+        if self.at < self.count:
+            self.at += 1
+            self.emit((WORDS[(self.at - 1) % len(WORDS)], self.at - 1))
+        return 0.01
+
+
+class ForwardWithoutIds(Forward):
+    def next_tuple(self) -> float:  # type: ignore[override]
+        if self.at < self.count:
+            self.at += 1
+            self.emit((WORDS[(self.at - 1) % len(WORDS)], self.at - 1))
+        return 0.01
+
+
 class EmitsInOpen(Forward):
     """Emits before anything is restored."""
 

@@ -33,6 +33,7 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.require": None,
     "topology.epoch.secs": None,
     "topology.epoch.uncommitted": 1_000_000,
+    "topology.epoch.uncommitted.mb": 500,
     "topology.epoch.cycle.tuples": 100_000,
     "topology.epoch.keep": 10,
     "topology.bolt.hang.secs": 60,

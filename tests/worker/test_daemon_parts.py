@@ -147,6 +147,20 @@ def test_tasks_with_threads_are_watched_beside_the_loops_and_the_longest_call_co
     assert [call.task.id for call in found] == [5, 4]
 
 
+def test_a_call_of_a_sink_beside_its_thread_is_watched_as_another_one() -> None:
+    frame, other = Stack().call(), Stack().call()
+    outside = SimpleNamespace(busy=True, since=100.0, ident=7)
+    task = a_task(5, hang_secs=5, busy_since=100.5, threaded=True, jobs=1, outside=outside)
+    here = task.emitter.owner
+    calls = CallWatch(a_worker(task), lambda: {here: frame, 7: other})
+    found = look(calls, *(100.0 + second for second in range(1, 9)))
+    assert [(call.thread, call.mark, call.hangs) for call in found] == [(7, other, True), (here, frame, True)]
+    outside.since = 108.0  # it reports progress
+    assert [(call.thread, call.hangs) for call in look(calls, 109.0)] == [(here, True), (7, False)]
+    outside.busy = False
+    assert [call.thread for call in look(calls, 110.0)] == [here]
+
+
 def test_no_user_frame_is_found_where_there_is_none() -> None:
     assert user_frame(None) is None
     frame = Stack().call()

@@ -112,6 +112,20 @@ def test_a_long_call_is_charged_while_it_runs() -> None:
     assert process.growth.of(1) == 50 * MB
 
 
+def test_a_long_call_of_a_sink_beside_its_thread_is_charged_too() -> None:
+    process = Process()
+    outside = SimpleNamespace(busy=True, since=100.0)
+    sink = process.task(1, outside=outside)
+    process.run(sink, 0.001)
+    process.time, process.resident = 105.0, process.resident + 40 * MB
+    process.growth.share_out([sink], None, process.time)
+    assert process.growth.of(1) == 40 * MB
+    outside.busy = False
+    process.time, process.resident = 110.0, process.resident + 40 * MB
+    process.growth.share_out([sink], None, process.time)
+    assert process.growth.of(1) == 40 * MB
+
+
 def test_asynchronous_tasks_share_what_no_run_has() -> None:
     process = Process()
     small, large = (AsyncBoltTask.__new__(AsyncBoltTask) for _ in range(2))

@@ -47,10 +47,10 @@ from worker.epochs.log import (
 from worker.epochs.messages import (
     BeginEpochEnd,
     CommitApplied,
-    CycleHolds,
     EpochCommitted,
     EpochsOver,
     EpochWanted,
+    HoldWanted,
     RestoreTask,
     ResumeTask,
     RewindWanted,
@@ -256,7 +256,7 @@ class Coordinator:
         """Follow a message. One of another rewind number is refused, and with it every message of a process that was replaced:
         only the processes of the present assignment hear of the present number.
         """
-        if message.rewind != self.view.rewind or isinstance(message, TaskActive | CycleHolds):
+        if message.rewind != self.view.rewind or isinstance(message, TaskActive | HoldWanted):
             return []  # whether an epoch without activity is committed, and spouts pause, is for the caller to decide
         if isinstance(message, EpochWanted):
             if self.phase is P.OPEN:  # the commit that is under way otherwise is the one that the task needs

@@ -51,21 +51,3 @@ class CycleBound:
             self.full_since = None
             return True
         return False
-
-
-class SpoutHold:
-    """Whether the spouts of a topology pause, as its coordinator's worker knows it."""
-
-    def __init__(self) -> None:
-        #: The tasks because of which they do, with what they say about it.
-        self.full: dict[str, str] = {}
-
-    def heard(self, task: str, why: str) -> str | None:
-        """A task has said that it is full, or, by "", that it is not. Return why all spouts are to pause from now on, "" if
-        they are to go on, or None if nothing changes."""
-        before = bool(self.full)
-        if why:
-            self.full[task] = why
-        else:
-            self.full.pop(task, None)
-        return None if bool(self.full) == before else why

@@ -8,13 +8,16 @@ Must not know: who sends them, and how.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec import Struct
 
 from squall.exact_structs import build_type_info
 from worker.epochs.records import SnapshotFile
+
+#: Why spouts pause: a cycle has to drain, or the next commit, and what it shows outside, has to come first.
+HoldReason = Literal["cycle", "commit"]
 
 # From the coordinator to tasks.
 
@@ -74,6 +77,7 @@ class HoldSpouts(Struct, frozen=True, tag=True):
 
     rewind: int
     why: str
+    what: HoldReason = "cycle"
 
 
 ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver | HoldSpouts
@@ -126,16 +130,16 @@ class EpochWanted(Struct, frozen=True, tag=True):
     rewind: int
 
 
-class CycleHolds(Struct, frozen=True, tag=True):
-    """The task has reached its limit of tuples that wait on edges which close a cycle, as this text says: spouts are to pause.
-    "": it has executed half of them since."""
+class HoldWanted(Struct, frozen=True, tag=True):
+    """The task, or its worker, has reached a limit, as this text says: spouts are to pause. "": half of it is left."""
 
     rewind: int
     why: str
+    what: HoldReason = "cycle"
 
 
 ToCoordinator = (
-    TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted | CycleHolds
+    TaskRestored | SnapshotWritten | CommitApplied | RewindWanted | TaskActive | EpochWanted | HoldWanted
 )
 
 # Envelopes.

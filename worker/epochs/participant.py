@@ -215,7 +215,7 @@ class Participant:
         self.epoch = 0
         self.applied = 0
         self.ending: Ending | None = None
-        #: Why the spout of this task may emit nothing, although it is active: a cycle holds too many tuples; "": it may.
+        #: Why the spout of this task may emit nothing, although it is active: some task has reached a limit; "": it may.
         self.held = ""
         #: Whether the coordinator was asked to end the open epoch.
         self.asked = False

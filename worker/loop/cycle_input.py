@@ -18,7 +18,7 @@ from squall.transport.row_columns import as_rows
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
 from worker.epochs.cycle_bound import MOST_OVER, CycleBound
-from worker.epochs.messages import CycleHolds
+from worker.epochs.messages import HoldWanted
 from worker.epochs.participant import Participant, SendToCoordinator, TaskEffect
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.parked_tuples import item_of, mark_of
@@ -82,7 +82,7 @@ class CycleInput:
         """Say to the coordinator whether the spouts are to pause."""
         if bound.changed(self.now()):
             why = "" if bound.full_since is None else self.full(task, bound)
-            self.perform(task, [SendToCoordinator(CycleHolds(participant.rewind, why))])
+            self.perform(task, [SendToCoordinator(HoldWanted(participant.rewind, why))])
 
     def full(self, task: EpochBoltTask, bound: CycleBound) -> str:
         """Return why the spouts pause."""

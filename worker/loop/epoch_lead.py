@@ -21,13 +21,12 @@ from worker.epochs.coordinator import (
     SendToTask,
     TrimLog,
 )
-from worker.epochs.cycle_bound import SpoutHold
 from worker.epochs.log import LeadLost, PutAnswer, PutRecord, ReadLog
 from worker.epochs.messages import (
-    CycleHolds,
     EpochsOver,
     EpochWanted,
     HoldSpouts,
+    HoldWanted,
     RestoreTask,
     ResumeTask,
     TaskActive,
@@ -35,6 +34,7 @@ from worker.epochs.messages import (
 )
 from worker.epochs.records import LogRecord
 from worker.epochs.snapshot_files import SweepFiles
+from worker.epochs.spout_hold import SpoutHold
 from worker.epochs.starting import FetchStart, NoSuchEpoch
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_store import EpochFiles
@@ -72,7 +72,7 @@ class EpochLead:
         #: Tasks that have reported that all tasks of their worker have ended.
         self.ended_elsewhere: set[str] = set()
         self.begun = self.hurried = False
-        #: Whether spouts pause because of a cycle.
+        #: Whether spouts pause because a task has reached a limit.
         self.hold = SpoutHold()
         #: Whether tasks were told to run.
         self.resumed = False
@@ -128,7 +128,7 @@ class EpochLead:
 
     def message(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message of a task."""
-        if isinstance(message, CycleHolds):
+        if isinstance(message, HoldWanted):
             self.hold_spouts(task, message)
         if isinstance(message, EpochWanted) and message.rewind == self.coordinator.view.rewind:
             self.active_elsewhere = True  # its report of that may come later
@@ -139,14 +139,14 @@ class EpochLead:
             if message.ended:
                 self.ended_elsewhere.add(task)
 
-    def hold_spouts(self, task: str, message: CycleHolds) -> None:
-        """A task says whether a cycle holds too many tuples there: let all spouts pause, or go on."""
+    def hold_spouts(self, task: str, message: HoldWanted) -> None:
+        """A task says whether it has reached a limit: let all spouts pause, or go on."""
         rewind = self.coordinator.view.rewind
         if message.rewind != rewind:
             return
-        why = self.hold.heard(task, message.why)
-        if why is not None:
-            self.perform(self.coordinator.to_all(HoldSpouts(rewind, why)))
+        changed = self.hold.heard(task, message.why, message.what)
+        if changed is not None:
+            self.perform(self.coordinator.to_all(HoldSpouts(rewind, *changed)))
 
     def peer_gone(self, name: str) -> None:
         """The process of another worker has ended: what it did since the last commit is void."""

@@ -1,6 +1,7 @@
 """Calls of sinks in epochs: what is staged before a commit, shown after it, or aborted; and dead letters.
 
-A call runs in its task's thread. Without an answer it is made again after a pause.
+A call runs beside its task's thread, and the task takes rows meanwhile; in simulated time, and if the sink has no thread, it
+runs in the task's turn. Without an answer it is made again after a pause.
 Must not know: how calls are run, what sinks do, the coordinator.
 """
 
@@ -18,6 +19,7 @@ from worker.epochs.participant import AbortHandle, Participant, TaskEffect
 from worker.epochs.sinks import CommitHandle, ReadToken, Show, ShowAnswer, ShowLetters
 from worker.loop.epoch_mail import EpochMail
 from worker.loop.epoch_tasks import EpochTask
+from worker.tasks.bolt import BoltTask
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.staged_sink import StagedSinkTask
@@ -32,6 +34,12 @@ class OutsideHost(Protocol):
 
     def execute(self, task: Task, job: Callable[[], Any]) -> None:
         """Run user code of a task, in its thread."""
+
+    def call_outside(self, task: GatheringTask, job: Callable[[], Any]) -> None:
+        """Run user code of a sink that reaches the outside, beside its thread if it has one."""
+
+    def queue(self, task: BoltTask) -> None:
+        """Let a bolt task run in the next round, if the task has something to do."""
 
     def keep_letters(self, task: Task, letters: list[ParkedLetter], lineage: str, again: bool) -> bool:
         """Keep dead letters; return whether all of them are kept. `again`: some may be kept already."""
@@ -65,15 +73,15 @@ class EpochOutside:
             self.show_letters(task, rewind, show)
         elif isinstance(show, CommitHandle):
             assert isinstance(task, StagedSinkTask)
-            self.host.execute(task, partial(task.commit_handle, show, self.lineage, shown))
+            self.host.call_outside(task, partial(task.commit_handle, show, self.lineage, shown))
         else:
             assert isinstance(task, EpochSinkTask)
             token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
             if isinstance(show, ReadToken):
                 read = partial(self.token_read, task, rewind, show.index)
-                self.host.execute(task, partial(task.read_token, token, read))
+                self.host.call_outside(task, partial(task.read_token, token, read))
             else:
-                self.host.execute(task, partial(task.write_rows, show, token, shown))
+                self.host.call_outside(task, partial(task.write_rows, show, token, shown))
 
     def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
         """The outside has said the number of a token, or not."""
@@ -101,6 +109,7 @@ class EpochOutside:
         if isinstance(task, GatheringTask):
             rows = {outcome.epoch for outcome in waiting if outcome.kind in (ROWS, HANDLE)}
             task.left_to_show(after_commit.committed, rows)
+            self.host.queue(task)  # it may take input again
         letters = [outcome.value for outcome in waiting if outcome.kind == LETTERS]
         task.epochs.parking.unkept = sum(map(len, letters))
         self.perform(task, effects)
@@ -121,7 +130,7 @@ class EpochOutside:
         """Let a task stage the rows of the epoch that ends, unless a rewind came meanwhile."""
         if self.tasks.get(task.id) is task and self.participants()[task.id].is_current(rewind):
             done = partial(self.staged, task, rewind, epoch)
-            self.host.execute(task, partial(task.stage, epoch, self.lineage, done))
+            self.host.call_outside(task, partial(task.stage, epoch, self.lineage, done))
 
     def staged(self, task: StagedSinkTask, rewind: int, epoch: int, staged: bool, handle: Any) -> None:
         """The rows of an epoch are staged, or not."""
@@ -135,7 +144,7 @@ class EpochOutside:
         present = self.tasks.get(task)
         if isinstance(present, StagedSinkTask):
             done = partial(self.aborted, task, effect)
-            self.host.execute(
+            self.host.call_outside(
                 present, partial(present.abort_handle, effect.epoch, effect.handle, self.lineage, done)
             )
 

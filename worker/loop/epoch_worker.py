@@ -39,8 +39,10 @@ from worker.loop.epoch_tasks import join_epochs
 from worker.loop.epoch_telling import EpochTelling
 from worker.loop.epochs import Epochs
 from worker.loop.letters_again import LettersAgain
+from worker.loop.outside_calls import OutsideCalls
 from worker.loop.plan import WorkerPlan
 from worker.loop.store_calls import InlineCalls, StoreCalls, ThreadCalls
+from worker.loop.uncommitted import UNCOMMITTED_MB, Uncommitted
 from worker.loop.worker import Worker
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.epoch_spout import EpochSpoutTask
@@ -66,9 +68,12 @@ class EpochWorker(Worker):
             InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now, self.files.close)
         )
         self.mail = EpochMail(self.name, self.ack_router, self.tell_lead)
+        self.outside = OutsideCalls(self)
+        self.call_outside = self.outside.call  # see `OutsideHost`
         self.links.epochs = self.epochs = Epochs(
             self, self.links, self.mail, self.files, self.calls, self.now, int(conf[CYCLE_TUPLES])
         )
+        self.uncommitted = Uncommitted(self.name, int(conf[UNCOMMITTED_MB]), self.epochs)
         #: The coordinator, if it is in this worker, once its tasks are opened.
         self.lead: EpochLead | None = None
         self.telling = EpochTelling(self)
@@ -96,6 +101,7 @@ class EpochWorker(Worker):
         self.epochs.join(task, join_epochs(task, self.environment, known))
         if isinstance(task, EpochBoltTask):
             task.outages.on_trial = self.on_trial
+        self.outside.prepare(task)
 
     def tell_lead(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message to the coordinator, if it is here."""
@@ -149,12 +155,14 @@ class EpochWorker(Worker):
             if isinstance(task, EpochBoltTask):
                 task.stopped = True  # a call that waits for the outside can end now
         self.ack_router.finish()
+        self.outside.forget()
         # All at the same time: this takes as long as the longest call, not as all of them.
         self.threads.begin_to_finish(task for task in gone if task.threaded and not self.inline)
         for task in gone:
             self.remove(task)
             if isinstance(task, EpochBoltTask):
                 self.epochs.collect_answers(task)  # of its last calls: what was staged must not be forgotten
+                self.take_reports(task.reports)
             assert isinstance(task, EpochBoltTask | EpochSpoutTask)
             task.forget_contents()
         self.epochs.forget_objects()
@@ -203,6 +211,7 @@ class EpochWorker(Worker):
     def stop(self) -> None:
         self.calls.stop()
         super().stop()
+        self.outside.stop()
 
     @property
     def finished_spouts(self) -> set[int]:
@@ -250,9 +259,12 @@ class EpochWorker(Worker):
         if now >= self.telling.next_look:
             self.telling.log_waits(now)
         busy |= self.take_messages()
+        busy |= self.outside.follow()
         busy |= self.mail.run_due(now)
         if self.epochs.running:
             busy |= self.epochs.step(now)
+            if now >= self.uncommitted.measured_next:
+                self.uncommitted.measure(now)
             if self.again.found or self.again.waiting:
                 busy |= self.again.step()
             if self.draining and self.lead is not None and super().drained:
@@ -301,6 +313,7 @@ class EpochWorker(Worker):
                     break  # it is of an assignment that this worker does not follow yet
                 if message.rewind > self.epochs.rewind:
                     self.epochs.begin_rewind(message)
+                    self.uncommitted.restart()
                     fresh, self.fresh = self.fresh, False
                     plan = structs.replace(self.plan, groups=message.groups)
                     if plan.key_groups != self.plan.key_groups:
@@ -378,7 +391,7 @@ class EpochWorker(Worker):
     def next_time(self) -> float | None:
         if not self.started or self.stopped or self.crash:
             return None
-        times = [super().next_time()] if self.epochs.running else []
+        times = [super().next_time(), self.uncommitted.next_time()] if self.epochs.running else []
         times += [self.mail.next_time(), self.calls.next_time()]
         if self.lead is not None:
             times.append(self.lead.next_time())

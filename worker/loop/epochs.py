@@ -279,7 +279,7 @@ class Epochs:
     def collect_answers(self, task: EpochTask) -> None:
         """Follow the answers of the outside."""
         while isinstance(task, GatheringTask) and task.answers:
-            task.answers.pop(0)()
+            task.next_answer()()
 
     # Tuples.
 
@@ -408,7 +408,7 @@ class Epochs:
             self.halted = self.halted or message.epoch == self.last_epoch
         elif isinstance(message, HoldSpouts):
             for spout in self.spouts:
-                spout.held = message.why
+                spout.held, spout.held_by_cycle = message.why, message.what == "cycle"
         elif isinstance(message, EpochsOver):
             self.over = True
 

@@ -110,6 +110,9 @@ class MemoryGrowth:
                 measured.left = 1
             here = task is running or (task.threaded and task.jobs > 0)
             present = now - task.busy_since if here else 0.0
+            outside = getattr(task, "outside", None)  # a sink's thread beside its own
+            if outside is not None and outside.busy:
+                present = max(present, now - outside.since)
             spent = task.work.seconds + present
             if isinstance(task, AsyncBoltTask) or present >= LONG_RUN:
                 times[task.id] = max(0.0, spent - measured.spent)

@@ -94,7 +94,7 @@ def add_present(counters: ComponentCounters, task: Task, stopped: bool, worker: 
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
     elif isinstance(task, BoltTask) and task.probing is not None:
         counters.down[task.id] = task.failing_since, short_line(task.last_error or "no reason given")
-    elif reason := task.waits_for:
+    elif reason := task.waits_for or outside_waits(task):
         counters.idle[reason] = counters.idle.get(reason, 0) + 1
 
 
@@ -117,7 +117,7 @@ def held_by_epochs(task: SpoutTask, store: str) -> str:
     from worker.tasks.epoch_spout import EpochSpoutTask
 
     assert isinstance(task, EpochSpoutTask)
-    if task.waits_for_commit:
+    if task.waits_for_commit or (task.held and not task.held_by_cycle):
         return short_line(f"waits for the state store: {store}") if store else "waits for a commit"
     return "waits for a cycle" if task.held else ""
 
@@ -161,6 +161,8 @@ def load_of(task: Task) -> TaskLoad:
         since = task.busy_since if task.jobs else None
         held = task.buffered() if isinstance(task, BoltTask) else 0
         running = 0.0 if since is None or now - since < SHOWN_SECONDS else now - since
+    if (outside := outside_call(task)) is not None:
+        since = outside if since is None else min(since, outside)
     share = task.work.share(now, running)
     return TaskLoad(
         task.id,
@@ -170,6 +172,18 @@ def load_of(task: Task) -> TaskLoad:
         execute_p99=calls.percentile(99),
         call_since=None if since is None or now - since < SHOWN_SECONDS else since,
     )
+
+
+def outside_call(task: Task) -> float | None:
+    """Return since when a sink has been in a call beside its thread; None: it is in none."""
+    outside = getattr(task, "outside", None)
+    return outside.since if outside is not None and outside.busy else None
+
+
+def outside_waits(task: Task) -> str:
+    """Return what such a call waits for, as it says; "" if it does not."""
+    outside = getattr(task, "outside", None)
+    return "" if outside is None else str(outside.waits_for)
 
 
 def idle_reason(task: SpoutTask, store: str | None = None) -> str:

@@ -40,6 +40,13 @@ class UserCall(msgspec.Struct, frozen=True):
     mark: object
     seconds: float
     seen: float
+    #: The thread of a call that a sink makes beside its task's own thread; 0: the call is in the task's own.
+    outside: int = 0
+
+    @property
+    def thread(self) -> int:
+        """The thread in which the call runs, unless it is asynchronous."""
+        return self.outside or self.task.emitter.owner
 
     @property
     def hangs(self) -> bool:
@@ -56,17 +63,17 @@ class CallWatch:
         self.worker = worker
         self.frames = frames
         self.loop_thread = threading.get_ident()
-        self.running: dict[tuple[int, bool], UserCall] = {}
+        self.running: dict[tuple[int, bool, int], UserCall] = {}
 
     def watch(self, now: float) -> list[UserCall]:
         """Return the running calls, the longest first. Call this about once a second."""
         frames = self.frames()
-        watched: dict[tuple[int, bool], UserCall] = {}
-        for task, since, pending in self.jobs():
-            key = task.id, pending is not None
+        watched: dict[tuple[int, bool, int], UserCall] = {}
+        for task, since, pending, outside in self.jobs():
+            key = task.id, pending is not None, outside
             mark = pending
             if mark is None and now - since >= YOUNG_SECONDS:
-                mark = user_frame(frames.get(task.emitter.owner)) or since
+                mark = user_frame(frames.get(outside or task.emitter.owner)) or since
             old = self.running.get(key)
             if mark is None:
                 seconds = now - since
@@ -74,24 +81,27 @@ class CallWatch:
                 seconds = old.seconds + min(now - old.seen, LONGEST_GAP)
             else:
                 seconds = 0.0  # it is unknown how long the job's earlier calls took
-            watched[key] = UserCall(task, since, mark, seconds, now)
+            watched[key] = UserCall(task, since, mark, seconds, now, outside)
         self.running = watched
         return sorted(watched.values(), key=lambda call: -call.seconds)
 
-    def jobs(self) -> Iterator[tuple[Task, float, object]]:
-        """Yield (task, start time, None) for each task that is in a job, and (task, start time, call) for the oldest call of
-        each asynchronous bolt task."""
+    def jobs(self) -> Iterator[tuple[Task, float, object, int]]:
+        """Yield (task, start time, None, 0) for each task that is in a job, (task, start time, None, thread) for each call that
+        a sink makes beside its thread, and (task, start time, call, 0) for the oldest call of each asynchronous bolt task."""
         worker = self.worker
         for task in list(worker.tasks.values()):
             if task.threaded and not worker.inline:
                 if task.jobs:
-                    yield task, task.busy_since, None
+                    yield task, task.busy_since, None, 0
+                outside = getattr(task, "outside", None)
+                if outside is not None and outside.busy and outside.ident:
+                    yield task, outside.since, None, outside.ident
             elif task is worker.running:
-                yield task, task.busy_since, None
+                yield task, task.busy_since, None, 0
             if isinstance(task, AsyncBoltTask):
                 oldest = min(list(task.in_flight.values()), key=lambda call: call.started, default=None)
                 if oldest is not None:
-                    yield task, oldest.started, oldest
+                    yield task, oldest.started, oldest, 0
 
     def here(self) -> Task | None:
         """Return the task whose code the current thread runs."""

@@ -165,7 +165,7 @@ def stack_of(call: UserCall, frames: Mapping[int, FrameType]) -> Iterator[FrameT
             waits = waits.cr_await
         yield from reversed(found)
         return
-    innermost = frames.get(call.task.emitter.owner)
+    innermost = frames.get(call.thread)
     if innermost is not None:
         yield from (frame for frame, _ in traceback.walk_stack(innermost))
 

@@ -63,7 +63,7 @@ def worker_stacks(calls: CallWatch, number: int, now: float) -> WorkerStacks:
     frames = calls.frames()
     known = [each for call in running for each in siblings(call, now)]
     stacks = [stack_of_call(call, frames) for call in known]
-    busy = {call.task.emitter.owner for call in running if not isinstance(call.mark, AsyncCall)}
+    busy = {call.thread for call in running if not isinstance(call.mark, AsyncCall)}
     stacks += idle_threads(frames, busy | {threading.get_ident()})
     return WorkerStacks(number, os.getpid(), tuple(stacks[:MOST_STACKS]), max(0, len(stacks) - MOST_STACKS))
 
@@ -81,7 +81,7 @@ def siblings(call: UserCall, now: float) -> Iterator[UserCall]:
 def stack_of_call(call: UserCall, frames: Mapping[int, FrameType]) -> CallStack:
     """Return the stack of a call."""
     spec = call.task.spec
-    thread = "asyncio" if isinstance(call.mark, AsyncCall) else name_of(call.task.emitter.owner)
+    thread = "asyncio" if isinstance(call.mark, AsyncCall) else name_of(call.thread)
     shown = frames_of(own_part(list(stack_of(call, frames))), MOST_FRAMES)
     return CallStack(
         thread, spec.id, call.task.id, round(call.seconds, 3), tuple_of_call(call, frames), shown

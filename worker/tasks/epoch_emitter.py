@@ -55,8 +55,10 @@ class EpochSpoutEmitter(SpoutEmitter):
         self.emitted += 1
         if not self.rewindable:
             self.emissions.add(message_id, (stream, 0, row))
-        elif message_id is not None:
-            self.emissions.open.append(message_id)  # as `add` does
+            return
+        self.emissions.count += 1  # as `add` does
+        if message_id is not None:
+            self.emissions.open.append(message_id)
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_direct`."""

@@ -29,19 +29,20 @@ class EpochSinkTask(GatheringTask):
 
     def read_token(self, token: str, done: Callable[[int | None], None]) -> None:
         """Read a token. The worker calls `done` with its number, or None."""
-        number: int | None = None
         try:
             number = int(self.instance.read_token(token))
         except BaseException as error:
-            self.report("read_token", error)
-        self.answers.append(partial(done, number))
+            self.answered(partial(done, None), "read_token", error)
+        else:
+            self.answered(partial(done, number))
 
     def write_rows(self, show: WriteRows, token: str, done: Callable[[ShowAnswer], None]) -> None:
         """Write the rows of an epoch. The worker calls `done` with what the outside says."""
-        answer = ShowAnswer.UNKNOWN
         try:
             written = self.instance.write(show.epoch, pickle.loads(show.rows), show.expected, token)
-            answer = ShowAnswer.DONE if written else ShowAnswer.REFUSED
         except BaseException as error:
-            self.report("write", error, f"the rows of epoch {show.epoch}")
-        self.answers.append(partial(done, answer))
+            self.answered(
+                partial(done, ShowAnswer.UNKNOWN), "write", error, f"the rows of epoch {show.epoch}"
+            )
+        else:
+            self.answered(partial(done, ShowAnswer.DONE if written else ShowAnswer.REFUSED))

@@ -81,8 +81,10 @@ class EpochSpoutTask(SpoutTask):
     reached: list[ReachedMarker]
     #: Whether the last epoch of the assignment has ended: then the task emits nothing.
     halted: bool
-    #: Why the task emits nothing, although it is active: a cycle holds too many tuples; "": it may emit.
+    #: Why the task emits nothing, although it is active: some task has reached a limit; "": it may emit. And whether a cycle
+    #: has to drain, and not a commit to come.
     held: str
+    held_by_cycle: bool
     #: Whether this object has been through a rewind.
     survived: bool
     #: Whether calls of `ack` are being made.
@@ -97,7 +99,7 @@ class EpochSpoutTask(SpoutTask):
         self.emissions = setup.emissions
         self.emitter.keep_in(setup.emissions)
         self.markers, self.reached = [], []
-        self.halted = self.survived = False
+        self.halted = self.survived = self.held_by_cycle = False
         self.held = ""
         self.acking = False
         self.last_position = None

@@ -1,4 +1,5 @@
-"""Runs tasks outside the worker's loop: in a thread per task, and on one asyncio loop per worker.
+"""Runs tasks outside the worker's loop: in a thread per task, with another one for calls of sinks that reach the outside, and
+on one asyncio loop per worker.
 
 The worker's core uses only "submit this job" and "which jobs are done"; in simulated time, jobs run at once, in the loop. A
 task's jobs run one after the other in one thread, the same thread from `prepare` to `cleanup`. A process that user code forks
@@ -127,6 +128,61 @@ class ThreadRunner:
                 )
 
 
+class OutsideThread:
+    """A thread beside that of a task, for calls that reach the outside while the task goes on. They run one after the other."""
+
+    def __init__(self, name: str, task: int, wake: Callable[[], None], now: Callable[[], float]) -> None:
+        self.runner = ThreadRunner(name, wake)
+        self.task, self.now = task, now
+        #: How many calls the loop has submitted, and how many have ended.
+        self.submitted = self.ended = 0
+        #: Since when the running call has been running, or since its last report of progress.
+        self.since = 0.0
+        #: What the running call waits for, as it says; "": it does not say.
+        self.waits_for = ""
+        #: The thread's number; 0: no call has run.
+        self.ident = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call runs, or waits for its turn."""
+        return self.submitted > self.ended
+
+    def submit(self, job: Job) -> None:
+        """Run a call after the earlier ones. Called by the loop."""
+        if not self.busy:
+            self.since = self.now()
+        self.submitted += 1
+        self.runner.submit(self.task, lambda: self.run(job))
+
+    def run(self, job: Job) -> None:
+        """Run a call in the thread."""
+        self.ident, self.since = threading.get_ident(), self.now()
+        try:
+            job()
+        finally:
+            self.waits_for = ""
+            self.ended += 1
+            self.runner.over.clear()
+
+    def do(self, job: Job) -> None:
+        """Run a job after the earlier calls, and wait for its end. Called in the task's own thread."""
+        over = threading.Event()
+
+        def run() -> None:
+            try:
+                job()
+            finally:
+                over.set()
+
+        self.runner.submit(self.task, run)
+        over.wait()
+
+    def end(self) -> None:
+        """End the thread, after its calls."""
+        self.runner.stop()
+
+
 def protect(loop: asyncio.AbstractEventLoop) -> Callable[[], None]:
     """Refuse each `loop.stop()` from now on, since the loop runs the calls of all async bolts of a worker. Return the function
     that does stop the loop."""
@@ -239,6 +295,12 @@ def end_fork(error: BaseException) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status & 0xFF)
+
+
+def end_raising_fork(process: int, error: BaseException) -> None:
+    """End this process if its pid is not `process`: then user code forked it, and the forked process has raised an error."""
+    if os.getpid() != process:
+        end_fork(error)
 
 
 def end_returned_fork(process: int) -> None:

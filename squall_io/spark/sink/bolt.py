@@ -136,8 +136,10 @@ class SparkSink(StagedSink):
         self._checker = RowChecker(writer.schema, settings.file_format, settings.partition_by)
         self._seconds = 0.0
         self._reported_superseded = False
-        #: Of the tuples that did not fit since rows were staged: how many, and the first reason.
-        self._misfits, self._first_misfit = 0, ""
+        #: How many tuples did not fit, which `row` counts; how many of them `stage`, beside it, has logged; and the first
+        #: reason of the others.
+        self._misfits = self._logged_misfits = 0
+        self._first_misfit = ""
         self._rows = context.counter("rows")
         self._batches = context.counter("batches")
         self._bad_rows = context.counter("bad rows")
@@ -168,18 +170,19 @@ class SparkSink(StagedSink):
             return self._rows_of.row(tup, self._checker)
         except FailTuple as error:
             self._bad_rows.add()
+            if self._misfits == self._logged_misfits:
+                self._first_misfit = str(error)
             self._misfits += 1
-            self._first_misfit = self._first_misfit or str(error)
             raise
 
     def stage(self, epoch: int | None, rows: list[Any]) -> dict[str, Any]:
         """Let Spark write the rows of an epoch where no reader sees them; return the name of this part of the epoch."""
         assert epoch is not None
         started = time.monotonic()
-        if self._misfits:
-            what = "%d tuples did not fit the schema and failed before the end of epoch %d, the first: %s"
-            self._context.log.warning(what, self._misfits, epoch, self._first_misfit)
-            self._misfits, self._first_misfit = 0, ""
+        if misfits := self._misfits - self._logged_misfits:
+            what = "%d tuples did not fit the schema and failed until epoch %d was staged, the first: %s"
+            self._context.log.warning(what, misfits, epoch, self._first_misfit)
+            self._logged_misfits += misfits
         name = self._epochs.stage(self.lineage, epoch, table_of(rows, self._checker))
         self._seconds = time.monotonic() - started
         return {"part": name, "rows": len(rows)}
