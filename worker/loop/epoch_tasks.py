@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, Final
 
-from topology_api import Replay, RewindableSpout
+from topology_api import RewindableSpout
 from topology_api.packing import dumps_by_value
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
@@ -23,6 +23,7 @@ from worker.loop.row_fields import streams_of
 from worker.state.history import StateHistory
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
+from worker.tracking.replay_policy import Replays
 
 #: The most parked tuples of a task; at the limit it takes no input.
 MOST_PARKED: Final = 1000
@@ -57,7 +58,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             to_wall=time_of,
             from_wall=lambda time: time - (time_of(now()) - now()),
             names=plan.names,
-            replay=replay_of(plan),
+            replays=replays_of(plan, task.spec.id),
             alignment=participant.alignment,
             parking=participant.parking,
             emissions=participant.emissions,
@@ -104,7 +105,6 @@ def pack_recorded(rows: Rows) -> list[Any]:
     return [source.component, source.task, source.stream, True, dumps_by_value(values, 5)]
 
 
-def replay_of(plan: WorkerPlan) -> Replay:
-    """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
-    found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
-    return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
+def replays_of(plan: WorkerPlan, component: str) -> Replays:
+    """Return the policies for what fails in a component: those of the spouts before it."""
+    return Replays.of({spec.id: plan.topology.load(spec.id).replay for spec in plan.spouts_before(component)})

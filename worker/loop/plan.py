@@ -177,6 +177,16 @@ class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
         sources = {each.source for each in inputs if self.cycle_of.get(each.source) != cycle}
         return sorted(task for source in sources for task in self.tasks_of[source])
 
+    def spouts_before(self, component: str) -> list[ComponentSpec]:
+        """Return the spouts whose tuples, or what bolts made of them, reach a component, in order of declaration."""
+        before, found = {component}, [component]
+        for each in found:
+            inputs = self.topology.component(each).inputs
+            new = {entry.source for entry in inputs} - before
+            before |= new
+            found += new
+        return [spout for spout in self.topology.spouts if spout.id in before]
+
     def barrier_targets(self, component: str) -> list[int]:
         """Return the tasks that get the barriers of each task of a component: those of all its readers."""
         return sorted(task for reader in self.readers(component) for task in self.tasks_of[reader.id])

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from topology_api import Failure, Replay, StateError
+from topology_api import Failure, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeps_of
 from topology_api.tuples import SETTLED, Source, Tuple
@@ -44,6 +44,7 @@ from worker.tasks.special_batches import AgainBatch, MarkerBatch
 from worker.tasks.stateful_bolt import StatefulBoltTask
 from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
 from worker.tracking.outages import Outages
+from worker.tracking.replay_policy import Replays
 
 
 class EpochSetup(msgspec.Struct, frozen=True):
@@ -53,8 +54,8 @@ class EpochSetup(msgspec.Struct, frozen=True):
     from_wall: Clock
     #: Task id -> "component/index".
     names: dict[int, str]
-    #: The policy of the spouts before this task.
-    replay: Replay
+    #: The policies of the spouts before this task.
+    replays: Replays
     alignment: Alignment
     parking: Parking
     #: What a spout task has emitted since the last commit.
@@ -342,7 +343,7 @@ class EpochBoltTask(StatefulBoltTask):
         if failed is None:
             return
         failures += not self.waits_for_stores or 0 <= successes < self.acked
-        most = self.epochs.replay.max_attempts
+        most = self.epochs.replays.most.max_attempts
         if most is None or failures < most:
             self.timer_failures[timer] = failures, self.acked
             return

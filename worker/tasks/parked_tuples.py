@@ -11,7 +11,7 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, convert, to_builtins
+from msgspec import Struct, convert, structs, to_builtins
 
 from squall.dead_letters.letter import DeadLetter, text_of
 from squall.exact_structs import build_type_info
@@ -21,6 +21,7 @@ from topology_api.tuples import UNTRACKED, Source, Tuple
 from topology_api.wording import typed
 from worker.epochs.parking import Parked
 from worker.errors.reports import failure_text
+from worker.tracking.ids import task_of
 
 if TYPE_CHECKING:
     from worker.tasks.epoch_bolt import EpochBoltTask
@@ -33,13 +34,14 @@ TIMER_FIELDS: Final = ("key", "timer", "time")
 class LetterMark(Struct, frozen=True, omit_defaults=True):
     """What an item says besides the tuple. `resent`: how often its letter was sent again; `attempts`: those before that;
     `emitted_at`: when it was given up first, by the wall clock; 0: now. `unkept`: why no snapshot can keep its values; `texts`:
-    the positions of those that are texts instead."""
+    the positions of those that are texts instead. `spout`: the one of its tree; "": it is in none."""
 
     resent: int = 0
     attempts: int = 0
     emitted_at: float = 0.0
     unkept: str = ""
     texts: tuple[int, ...] = ()
+    spout: str = ""
 
 
 build_type_info(LetterMark)
@@ -96,6 +98,9 @@ def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
     """Return a tuple that has no failures yet, as it is parked."""
     source, where = tup._source, task.emitter.where()
     item = item_of(source.component, source.task, source.stream, tuple(tup._values), source.fields, where)
+    if tup._root > UNTRACKED:
+        spout = task.epochs.names.get(task_of(tup._root), "").rpartition("/")[0]
+        item[4:] = [to_builtins(structs.replace(mark_of(item), spout=spout))]
     return Parked(item, 0, task.now())
 
 
