@@ -16,6 +16,7 @@ from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
 from topology_api.epoch_rules import DEFAULT_GROUPS, STATE_PATH, has_key, named_groups
+from topology_api.letter_streams import is_letter_stream
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
@@ -182,7 +183,8 @@ class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
         before, found = {component}, [component]
         for each in found:
             inputs = self.topology.component(each).inputs
-            new = {entry.source for entry in inputs} - before
+            # Letters are of the spout whose letters the component reads anyway.
+            new = {entry.source for entry in inputs if not is_letter_stream(entry.stream)} - before
             before |= new
             found += new
         return [spout for spout in self.topology.spouts if spout.id in before]

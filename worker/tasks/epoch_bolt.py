@@ -35,7 +35,7 @@ from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
 from worker.state.value_checks import ValueChecks
-from worker.tasks import parked_verdicts
+from worker.tasks import letter_readers, parked_verdicts
 from worker.tasks.bolt import BoltTask
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
@@ -353,7 +353,7 @@ class EpochBoltTask(StatefulBoltTask):
             row = original(due.key), due.name, self.epochs.to_wall(failed[1])
             text = self.reports[-1].text if self.reports else ""
             item = item_of(TIMER, 0, TIMER, row, TIMER_FIELDS, self.emitter.where())
-            self.parking.give_up(Parked(item, failures, 0.0), text)
+            letter_readers.give_up(self, Parked(item, failures, 0.0), text)
         except Exception as error:
             self.cannot_keep(error)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from topology_api import Failure, Replay
 from topology_api.tuples import UNTRACKED
 from worker.epochs.parking import Parked
-from worker.tasks import failing
+from worker.tasks import failing, letter_readers
 from worker.tasks.bolt import make_tuple
 from worker.tasks.parked_tuples import mark_of, new_parked
 from worker.tasks.special_batches import MarkerBatch
@@ -87,7 +87,7 @@ def give_up(task: EpochBoltTask, parked: Parked, text: str) -> None:
     most = replay_of(task, parked).max_attempts
     if parked.history is not None and most is not None and parked.attempts < most:  # there was no verdict
         parked.attempts = max(parked.attempts, parked.tries - parked.history.excused)
-    task.parking.give_up(parked, text)
+    letter_readers.give_up(task, parked, text)
     settled(task, parked)
 
 
