@@ -5,6 +5,7 @@ Must not know: links, coordinators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -31,9 +32,11 @@ MOST_PARKED: Final = 1000
 EpochTask = EpochBoltTask | EpochSpoutTask
 
 
-def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participant | None) -> Participant:
+def join_epochs(
+    task: EpochTask, environment: TaskEnvironment, known: Participant | None, id_of: Callable[[int], Any]
+) -> Participant:
     """Give a new task its part in epochs, and return its participant: `known`, that of the object before it in this process, or
-    a new one.
+    a new one. `id_of`: see `EpochSetup`.
     """
     plan, now, time_of = environment.plan, environment.now, environment.time_of
     conf: Any = task.context.conf
@@ -66,6 +69,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             chain=participant.chain,
             history=history_of(participant),
+            id_of=id_of,
         )
     )
     streams = streams_of(plan.topology, task.spec.id)

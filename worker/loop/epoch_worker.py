@@ -47,6 +47,7 @@ from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
+from worker.tracking.ids import task_of
 
 #: The length of the id of a bolt's letter.
 ID_DIGITS: Final = 24
@@ -93,9 +94,15 @@ class EpochWorker(Worker):
         if isinstance(task, EpochSpoutTask):
             task.active = self.active
         known = self.epochs.participants.get(task.id)
-        self.epochs.join(task, join_epochs(task, self.environment, known))
+        self.epochs.join(task, join_epochs(task, self.environment, known, self.message_id))
         if isinstance(task, EpochBoltTask):
             task.outages.on_trial = self.on_trial
+
+    def message_id(self, root: int) -> Any:
+        """Return the message id of a tree whose spout task is here and has it open; None: it is not known here. Any thread may
+        call this."""
+        spout = self.tasks.get(task_of(root))
+        return spout.tracker.message_id(root) if isinstance(spout, EpochSpoutTask) else None
 
     def tell_lead(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message to the coordinator, if it is here."""
@@ -447,7 +454,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             component=context.component,
             task=context.task,
             stream=stream,
-            message_id="",
+            message_id=mark.message_id,
             fields=tuple(fields),
             values=values,
             as_text=as_text,

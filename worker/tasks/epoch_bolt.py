@@ -68,6 +68,8 @@ class EpochSetup(msgspec.Struct, frozen=True):
     chain: SnapshotChain
     #: What the states were at the last markers; of a bolt's task alone.
     history: StateHistory
+    #: Returns the message id of an open tree; None: it is not known in this worker.
+    id_of: Callable[[int], Any]
 
 
 class ReachedMarker(msgspec.Struct, frozen=True):

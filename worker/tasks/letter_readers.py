@@ -15,7 +15,7 @@ from squall.dead_letters.letter import clean
 from topology_api import Failure
 from topology_api.letter_streams import letter_stream
 from worker.epochs.parking import Parked
-from worker.tasks.parked_tuples import mark_of
+from worker.tasks.parked_tuples import id_of, mark_of
 
 if TYPE_CHECKING:
     from worker.tasks.epoch_bolt import EpochBoltTask
@@ -34,7 +34,7 @@ def give_up(task: EpochBoltTask, parked: Parked, text: str) -> None:
     if not ways or mark.unkept:
         return
     failure = Failure("failed", task.spec.id, task.id, clean(text), parked.attempts)
-    row = (None, pickle.loads(parked.item[3]), parked.item[2], failure)
+    row = (id_of(mark), pickle.loads(parked.item[3]), parked.item[2], failure)
     served: set[str] = set()
     for output in ways:
         for box in output.choose(row):

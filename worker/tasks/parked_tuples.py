@@ -34,7 +34,8 @@ TIMER_FIELDS: Final = ("key", "timer", "time")
 class LetterMark(Struct, frozen=True, omit_defaults=True):
     """What an item says besides the tuple. `resent`: how often its letter was sent again; `attempts`: those before that;
     `emitted_at`: when it was given up first, by the wall clock; 0: now. `unkept`: why no snapshot can keep its values; `texts`:
-    the positions of those that are texts instead. `spout`: the one of its tree; "": it is in none."""
+    the positions of those that are texts instead. `spout`: the one of its tree; "": it is in none.
+    `message_id`: the text of the tree's message id; "": it is not known; `packed_id`: the id itself, if pickle can carry it."""
 
     resent: int = 0
     attempts: int = 0
@@ -42,6 +43,8 @@ class LetterMark(Struct, frozen=True, omit_defaults=True):
     unkept: str = ""
     texts: tuple[int, ...] = ()
     spout: str = ""
+    message_id: str = ""
+    packed_id: bytes = b""
 
 
 build_type_info(LetterMark)
@@ -100,13 +103,32 @@ def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
     item = item_of(source.component, source.task, source.stream, tuple(tup._values), source.fields, where)
     if tup._root > UNTRACKED:
         spout = task.epochs.names.get(task_of(tup._root), "").rpartition("/")[0]
-        item[4:] = [to_builtins(structs.replace(mark_of(item), spout=spout))]
+        mark = structs.replace(mark_of(item), spout=spout)
+        if (message_id := task.epochs.id_of(tup._root)) is not None:
+            mark = structs.replace(mark, message_id=text_of(message_id), packed_id=packed_id(message_id))
+        item[4:] = [to_builtins(mark)]
     return Parked(item, 0, task.now())
+
+
+def packed_id(message_id: Any) -> bytes:
+    """Return a message id as a pickle; b"": pickle cannot carry it."""
+    try:
+        return dumps_by_value(message_id, 5)
+    except Exception:
+        return b""
+
+
+def id_of(mark: LetterMark) -> Any:
+    """Return a message id, or its text if it cannot be carried; None: it is not known."""
+    try:
+        return pickle.loads(mark.packed_id)
+    except Exception:  # there is none, or its class raises
+        return mark.message_id or None
 
 
 def item_again(letter: DeadLetter, component: str, source: int, row: tuple[Any, ...]) -> list[Any]:
     """Return the tuple of a letter that is sent again as an item. Raises an error of any kind if pickle cannot carry it."""
-    mark = LetterMark(letter.resent + 1, letter.attempts, letter.emitted_at)
+    mark = LetterMark(letter.resent + 1, letter.attempts, letter.emitted_at, message_id=letter.message_id)
     return [component, source, letter.stream, dumps_by_value(row, 5), to_builtins(mark)]
 
 
