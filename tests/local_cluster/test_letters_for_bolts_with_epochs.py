@@ -167,6 +167,21 @@ def test_a_letter_is_shown_once_however_often_the_cluster_starts_again(tmp_path:
     assert Counter(shown_rows(tmp_path)) == Counter(("pass", number) for number in poison)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_letter_is_shown_once_however_tasks_are_moved(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    poison = frozenset(draw.sample(range(400), 40))
+    builder = topology_with(Pass(poison=poison), Graves(str(tmp_path)), spout_of(Words, 400, 50), 2)
+    with LocalCluster(simulated_time=True, seed=seed) as cluster:
+        cluster.submit(builder.build(), conf_of(tmp_path, topology_workers=2))
+        for _ in range(4):
+            cluster.advance(draw.uniform(0.5, 2.0))
+            counts = {bolt: draw.choice([1, 2, 3]) for bolt in ("pass", "letters")}
+            cluster.rebalance("words", draw.choice([1, 2, 3]), counts)
+        cluster.advance(40)
+    assert Counter(shown_rows(tmp_path)) == Counter(("pass", number) for number in poison)
+
+
 def test_a_topology_with_a_reader_of_letters_completes(tmp_path: Path) -> None:
     builder = topology_with(Pass(poison=POISON), Graves(str(tmp_path)), spout_of(Finite))
     with LocalCluster(simulated_time=True) as cluster:
