@@ -94,15 +94,9 @@ class EpochWorker(Worker):
         if isinstance(task, EpochSpoutTask):
             task.active = self.active
         known = self.epochs.participants.get(task.id)
-        self.epochs.join(task, join_epochs(task, self.environment, known, self.message_id))
+        self.epochs.join(task, join_epochs(task, self.environment, known, partial(message_id_at, self)))
         if isinstance(task, EpochBoltTask):
             task.outages.on_trial = self.on_trial
-
-    def message_id(self, root: int) -> Any:
-        """Return the message id of a tree whose spout task is here and has it open; None: it is not known here. Any thread may
-        call this."""
-        spout = self.tasks.get(task_of(root))
-        return spout.tracker.message_id(root) if isinstance(spout, EpochSpoutTask) else None
 
     def tell_lead(self, task: str, message: ToCoordinator) -> None:
         """Deliver a message to the coordinator, if it is here."""
@@ -430,6 +424,13 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
         for bolt in worker.bolts
         if worker.plan.cycle_of.get(bolt.spec.id) == index
     )
+
+
+def message_id_at(worker: EpochWorker, root: int) -> Any:
+    """Return the message id of a tree whose spout task is in this worker and has it open; None: it is not known here. Any
+    thread may call this."""
+    spout = worker.tasks.get(task_of(root))
+    return spout.tracker.message_id(root) if isinstance(spout, EpochSpoutTask) else None
 
 
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
