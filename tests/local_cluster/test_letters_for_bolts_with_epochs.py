@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
+from tests.local_cluster.cycle_of_words import Around
 from tests.local_cluster.staged_words import StagedRows, shown_rows
 from tests.local_cluster.words_with_state import (
     Count,
@@ -180,6 +181,21 @@ def test_a_letter_is_shown_once_however_tasks_are_moved(tmp_path: Path, seed: in
             cluster.rebalance("words", draw.choice([1, 2, 3]), counts)
         cluster.advance(40)
     assert Counter(shown_rows(tmp_path)) == Counter(("pass", number) for number in poison)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_letter_of_a_cycle_of_bolts_is_shown_once(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    for last in (False, False, False, True):
+        builder = TopologyBuilder("words")
+        words = builder.set_spout("words", spout_of(Words, 300, 100))
+        around = builder.set_bolt("around", Around(poison=55), 2).fields_grouping(words, "word")
+        around.fields_grouping("around", "word", stream="again")
+        builder.set_bolt("letters", Graves(str(tmp_path))).dead_letters(words)
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(builder.build(), conf_of(tmp_path, topology_workers=1 + seed))
+            cluster.advance(30 if last else draw.uniform(0.4, 1.5))
+    assert shown_rows(tmp_path) == [("around", 1)]  # its last value: how many rounds were left
 
 
 def test_a_topology_with_a_reader_of_letters_completes(tmp_path: Path) -> None:
