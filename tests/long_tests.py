@@ -23,6 +23,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/worker/test_daemon_ends.py": "a user's call hangs until the worker gives up waiting for it",
     "tests/local_cluster/test_deadly_tuples.py": "a worker dies up to four times, and is started again after growing pauses",
     "tests/local_cluster/test_epochs.py": "worker processes are killed and started again five times while they count",
+    "tests/local_cluster/test_letters_for_bolts_with_epochs.py": "two worker processes are killed and started again",
     "tests/local_cluster/test_replaced_state.py": "plays several minutes of two versions with three tasks each",
     "tests/local_cluster/test_kept_epochs.py": "plays the trials of five versions, one after another",
     "tests/local_cluster/test_process_cluster.py": "a store is away until its task has failed for five seconds",

@@ -135,7 +135,8 @@ class BoltDeclarer(Handle):
         """Receive the emissions of a spout that have failed and have no replays left.
 
         The tuples have the fields `message_id`, `values`, `stream` and `failure` (a Failure), and are shuffled over the bolt's
-        tasks. Not possible for a spout whose `replay` is None, because the runtime does not keep its values.
+        tasks. Not possible for a spout whose `replay` is None, because the runtime does not keep its values. With
+        `topology.state.path` they come from the bolts in which tuples of the spout failed, with the values that the bolt got.
         """
         return self._add(Input(spout, DEAD_LETTERS, "dead_letters"))
 

@@ -30,6 +30,9 @@ def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[s
     for spec in topology.bolts:
         if (problem := bolt_problem(topology.load(spec.id))) is not None:
             yield f"component {spec.id!r} {problem[0]}: {problem[1]}"
+    from topology_api.letter_streams import returning_letters
+
+    yield from returning_letters(topology)
     yield from groups_problems(topology, conf)
 
 

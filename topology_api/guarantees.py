@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt
 from topology_api.epoch_rules import ACKING, STATE_PATH, bolt_problem, epoch_problems
+from topology_api.letter_streams import reached
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, Topology
@@ -225,9 +226,9 @@ def _connected(topology: Topology, components: Mapping[str, Any]) -> Iterator[tu
                 readers[entry.source].append(spec.id)
                 sources[spec.id].append(entry.source)
     ids = [spec.id for spec in topology.bolts]
-    before = {sink: _reached(sink, sources) for sink in _sinks(topology, components, readers)}
+    before = {sink: reached(sink, sources) for sink in _sinks(topology, components, readers)}
     for spout in topology.spouts:
-        after = _reached(spout.id, readers)
+        after = reached(spout.id, readers)
         for sink in before:
             if sink in after:
                 between = after & before[sink]
@@ -245,16 +246,4 @@ def _sinks(
         last = all(members.issuperset(readers.get(each, ())) for each in members)
         if last or isinstance(components[spec.id], CommittingSink):
             found.append(spec.id)
-    return found
-
-
-def _reached(start: str, edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Return everything that can be reached from a component. Iterative, since chains may be long."""
-    found: set[str] = set()
-    ends = [start]
-    while ends:
-        for each in edges.get(ends.pop(), ()):
-            if each not in found:
-                found.add(each)
-                ends.append(each)
     return found

@@ -5,10 +5,11 @@ Must not know: links, coordinators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from topology_api import Replay, RewindableSpout
+from topology_api import RewindableSpout
 from topology_api.packing import dumps_by_value
 from worker.epochs.alignment import Alignment
 from worker.epochs.emissions import Emissions
@@ -23,6 +24,7 @@ from worker.loop.row_fields import streams_of
 from worker.state.history import StateHistory
 from worker.tasks.epoch_bolt import EpochBoltTask, EpochSetup
 from worker.tasks.epoch_spout import EpochSpoutTask, PickledEmissions
+from worker.tracking.replay_policy import Replays
 
 #: The most parked tuples of a task; at the limit it takes no input.
 MOST_PARKED: Final = 1000
@@ -30,9 +32,11 @@ MOST_PARKED: Final = 1000
 EpochTask = EpochBoltTask | EpochSpoutTask
 
 
-def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participant | None) -> Participant:
+def join_epochs(
+    task: EpochTask, environment: TaskEnvironment, known: Participant | None, id_of: Callable[[int], Any]
+) -> Participant:
     """Give a new task its part in epochs, and return its participant: `known`, that of the object before it in this process, or
-    a new one.
+    a new one. `id_of`: see `EpochSetup`.
     """
     plan, now, time_of = environment.plan, environment.now, environment.time_of
     conf: Any = task.context.conf
@@ -57,7 +61,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             to_wall=time_of,
             from_wall=lambda time: time - (time_of(now()) - now()),
             names=plan.names,
-            replay=replay_of(plan),
+            replays=replays_of(plan, task.spec.id),
             alignment=participant.alignment,
             parking=participant.parking,
             emissions=participant.emissions,
@@ -65,6 +69,7 @@ def join_epochs(task: EpochTask, environment: TaskEnvironment, known: Participan
             most_uncommitted=int(conf["topology.epoch.uncommitted"]),
             chain=participant.chain,
             history=history_of(participant),
+            id_of=id_of,
         )
     )
     streams = streams_of(plan.topology, task.spec.id)
@@ -104,7 +109,6 @@ def pack_recorded(rows: Rows) -> list[Any]:
     return [source.component, source.task, source.stream, True, dumps_by_value(values, 5)]
 
 
-def replay_of(plan: WorkerPlan) -> Replay:
-    """Return the policy for tuples that fail in a bolt: that of the first spout that has one."""
-    found = [plan.topology.load(spec.id).replay for spec in plan.topology.spouts]
-    return next((replay for replay in found if replay is not None), Replay(max_attempts=1))
+def replays_of(plan: WorkerPlan, component: str) -> Replays:
+    """Return the policies for what fails in a component: those of the spouts before it."""
+    return Replays.of({spec.id: plan.topology.load(spec.id).replay for spec in plan.spouts_before(component)})

@@ -49,6 +49,7 @@ from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, fields_of, mark_of
 from worker.tasks.task import Task
 from worker.tracking.dead_letters import GivenUp
+from worker.tracking.ids import task_of
 
 #: The length of the id of a bolt's letter.
 ID_DIGITS: Final = 24
@@ -98,7 +99,7 @@ class EpochWorker(Worker):
         if isinstance(task, EpochSpoutTask):
             task.active = self.active
         known = self.epochs.participants.get(task.id)
-        self.epochs.join(task, join_epochs(task, self.environment, known))
+        self.epochs.join(task, join_epochs(task, self.environment, known, partial(message_id_at, self)))
         if isinstance(task, EpochBoltTask):
             task.outages.on_trial = self.on_trial
         self.outside.prepare(task)
@@ -438,6 +439,13 @@ def cycle_idle(worker: EpochWorker, index: int) -> bool:
     )
 
 
+def message_id_at(worker: EpochWorker, root: int) -> Any:
+    """Return the message id of a tree whose spout task is in this worker and has it open; None: it is not known here. Any
+    thread may call this."""
+    spout = worker.tasks.get(task_of(root))
+    return spout.tracker.message_id(root) if isinstance(spout, EpochSpoutTask) else None
+
+
 def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> GivenUp:
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item[:4]
@@ -460,7 +468,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             component=context.component,
             task=context.task,
             stream=stream,
-            message_id="",
+            message_id=mark.message_id,
             fields=tuple(fields),
             values=values,
             as_text=as_text,

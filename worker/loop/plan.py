@@ -16,6 +16,7 @@ from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
 from topology_api.epoch_rules import DEFAULT_GROUPS, STATE_PATH, has_key, named_groups
+from topology_api.letter_streams import is_letter_stream
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
 from worker.loop.cycles import Cycle
@@ -176,6 +177,17 @@ class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
         inputs = self.topology.component(component).inputs
         sources = {each.source for each in inputs if self.cycle_of.get(each.source) != cycle}
         return sorted(task for source in sources for task in self.tasks_of[source])
+
+    def spouts_before(self, component: str) -> list[ComponentSpec]:
+        """Return the spouts whose tuples, or what bolts made of them, reach a component, in order of declaration."""
+        before, found = {component}, [component]
+        for each in found:
+            inputs = self.topology.component(each).inputs
+            # Letters are of the spout whose letters the component reads anyway.
+            new = {entry.source for entry in inputs if not is_letter_stream(entry.stream)} - before
+            before |= new
+            found += new
+        return [spout for spout in self.topology.spouts if spout.id in before]
 
     def barrier_targets(self, component: str) -> list[int]:
         """Return the tasks that get the barriers of each task of a component: those of all its readers."""

@@ -10,7 +10,7 @@ import inspect
 from random import Random
 from typing import TYPE_CHECKING
 
-from topology_api import BatchBolt, Bolt, StagedSink, TokenSink
+from topology_api import BatchBolt, Bolt, StagedSink, StatefulBolt, TokenSink
 from worker.tasks import hooks
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.epoch_async import EpochAsyncTask
@@ -63,7 +63,8 @@ def build_holding_bolt(
     else:
         stateful = kind(setup, emitter, inputs, positions)
     for observer in plan.observers:
-        if hasattr(observer, "watch_states"):
+        # With epochs any bolt may be built here; only one with state has something to watch, and timers.
+        if hasattr(observer, "watch_states") and isinstance(instance, StatefulBolt):
             stateful.watch = watch = observer.watch_states(stateful.table)
             stateful.execute = watch.traced(stateful.execute)
             stateful.instance.on_timer = watch.traced(stateful.instance.on_timer)  # type: ignore[method-assign]

@@ -18,7 +18,7 @@ from typing import Any
 
 import msgspec
 
-from topology_api import Failure, Replay, StateError
+from topology_api import Failure, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeps_of
 from topology_api.tuples import SETTLED, Source, Tuple
@@ -35,7 +35,7 @@ from worker.state.saved import Clock, Saved
 from worker.state.table import MarkingTable, StateTable
 from worker.state.timers import Due, KeyTimers
 from worker.state.value_checks import ValueChecks
-from worker.tasks import parked_verdicts
+from worker.tasks import letter_readers, parked_verdicts
 from worker.tasks.bolt import BoltTask
 from worker.tasks.fitting import ANOTHER_PATH, check_inputs, check_parked, unreadable
 from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, mark_of, new_parked
@@ -44,6 +44,7 @@ from worker.tasks.special_batches import AgainBatch, MarkerBatch
 from worker.tasks.stateful_bolt import StatefulBoltTask
 from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
 from worker.tracking.outages import Outages
+from worker.tracking.replay_policy import Replays
 
 
 class EpochSetup(msgspec.Struct, frozen=True):
@@ -53,8 +54,8 @@ class EpochSetup(msgspec.Struct, frozen=True):
     from_wall: Clock
     #: Task id -> "component/index".
     names: dict[int, str]
-    #: The policy of the spouts before this task.
-    replay: Replay
+    #: The policies of the spouts before this task.
+    replays: Replays
     alignment: Alignment
     parking: Parking
     #: What a spout task has emitted since the last commit.
@@ -67,6 +68,8 @@ class EpochSetup(msgspec.Struct, frozen=True):
     chain: SnapshotChain
     #: What the states were at the last markers; of a bolt's task alone.
     history: StateHistory
+    #: Returns the message id of an open tree; None: it is not known in this worker.
+    id_of: Callable[[int], Any]
 
 
 class ReachedMarker(msgspec.Struct, frozen=True):
@@ -342,7 +345,7 @@ class EpochBoltTask(StatefulBoltTask):
         if failed is None:
             return
         failures += not self.waits_for_stores or 0 <= successes < self.acked
-        most = self.epochs.replay.max_attempts
+        most = self.epochs.replays.most.max_attempts
         if most is None or failures < most:
             self.timer_failures[timer] = failures, self.acked
             return
@@ -352,7 +355,7 @@ class EpochBoltTask(StatefulBoltTask):
             row = original(due.key), due.name, self.epochs.to_wall(failed[1])
             text = self.reports[-1].text if self.reports else ""
             item = item_of(TIMER, 0, TIMER, row, TIMER_FIELDS, self.emitter.where())
-            self.parking.give_up(Parked(item, failures, 0.0), text)
+            letter_readers.give_up(self, Parked(item, failures, 0.0), text)
         except Exception as error:
             self.cannot_keep(error)
 

@@ -19,9 +19,11 @@ from squall.transport.frames import REPORTS
 from topology_api import Failure, RewindableSpout, SquallError, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeping_problems, keeps_of
+from topology_api.wording import typed
 from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
+from worker.errors.reports import failure_text
 from worker.tasks.emitter import short
 from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
@@ -125,7 +127,7 @@ class EpochSpoutTask(SpoutTask):
         content.finished = self.finished
         if self.rewindable:
             try:
-                content.position = self.last_position or msgspec.msgpack.encode(self.instance.position())
+                content.position = self.last_position or self.packed_position()
             except BaseException as error:  # without a position nothing can be committed
                 self.report("position", error)
                 self.crash_on_error = True
@@ -133,6 +135,17 @@ class EpochSpoutTask(SpoutTask):
         self.reached.append(ReachedMarker(marker, content, self.ended))
         self.halted = marker.last
         return True
+
+    def packed_position(self) -> bytes:
+        """Return the position as a snapshot keeps it. Raises StateError for one that it cannot keep."""
+        position = self.instance.position()
+        try:
+            return msgspec.msgpack.encode(position)
+        except Exception as error:
+            raise StateError(
+                f"{self.emitter.where()}: position() returned {typed(position)}, which is no msgpack value: "
+                f"{failure_text(error)}. Return numbers, text, bytes, None, or lists and dicts of these"
+            ) from error
 
     def give_up_kept(self, kept: Kept) -> None:
         """Make a dead letter of a tuple that was to be emitted again."""

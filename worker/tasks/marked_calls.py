@@ -9,7 +9,7 @@ Must not know: files, what ends a process, who counts deaths.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from squall.running_calls import NO_KEY, NO_TUPLE, CallMark
 from squall.suspects import Suspect
@@ -27,6 +27,7 @@ from worker.tracking.outages import MOST_DEATHS
 
 if TYPE_CHECKING:
     from worker.tasks.batch_bolt import BatchBoltTask
+    from worker.tasks.epoch_bolt import EpochBoltTask
 
 #: How many seconds a call waits for others: in the worker's loop, which has other tasks to run, and in a thread of its own (no
 #: longer than a part of the time after which it counts as hung).
@@ -130,10 +131,11 @@ class MarkedCalls:
         return True
 
     def is_endless(self, task: BoltTask, tup: Tuple) -> bool:
-        """Whether a tuple is never given up (`Replay(max_attempts=None)`). With epochs, one policy is that of all tuples."""
-        epochs = getattr(task, "epochs", None)
-        if epochs is not None:
-            return epochs.replay.max_attempts is None
+        """Whether a tuple is never given up (`Replay(max_attempts=None)`)."""
+        if hasattr(task, "epochs"):
+            from worker.tasks.parked_verdicts import replay_before  # nothing of epochs without them
+
+            return replay_before(cast("EpochBoltTask", task), tup).max_attempts is None
         return any(task_of(root) in self.endless for root in trees_of(tup))
 
     def apart(self, task: BatchBoltTask, tups: list[Tuple]) -> list[Tuple]:

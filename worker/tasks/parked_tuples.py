@@ -11,8 +11,7 @@ import pickle
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from msgspec import Struct, convert, to_builtins
-from msgspec.structs import replace
+from msgspec import Struct, convert, structs, to_builtins
 
 from squall.dead_letters.letter import DeadLetter, text_of
 from squall.exact_structs import build_type_info
@@ -22,6 +21,7 @@ from topology_api.tuples import UNTRACKED, Source, Tuple
 from topology_api.wording import typed
 from worker.epochs.parking import Parked
 from worker.errors.reports import failure_text
+from worker.tracking.ids import task_of
 
 if TYPE_CHECKING:
     from worker.tasks.epoch_bolt import EpochBoltTask
@@ -34,13 +34,18 @@ TIMER_FIELDS: Final = ("key", "timer", "time")
 class LetterMark(Struct, frozen=True, omit_defaults=True):
     """What an item says besides the tuple. `resent`: how often its letter was sent again; `attempts`: those before that;
     `emitted_at`: when it was given up first, by the wall clock; 0: now. `unkept`: why no snapshot can keep its values; `texts`:
-    the positions of those that are texts instead. `reason`: `Failure.reason` of its letter; "": failed."""
+    the positions of those that are texts instead. `spout`: the one of its tree; "": it is in none.
+    `message_id`: the text of the tree's message id; "": it is not known; `packed_id`: the id itself, if pickle can carry it.
+    `reason`: `Failure.reason` of its letter; "": failed."""
 
     resent: int = 0
     attempts: int = 0
     emitted_at: float = 0.0
     unkept: str = ""
     texts: tuple[int, ...] = ()
+    spout: str = ""
+    message_id: str = ""
+    packed_id: bytes = b""
     reason: str = ""
 
 
@@ -56,7 +61,7 @@ def mark_of(item: Any) -> LetterMark:
 def lost(item: Any) -> list[Any]:
     """Return an item whose letter has the reason `lost`."""
     others = [each for each in item[4:] if not isinstance(each, dict)]
-    return [*item[:4], to_builtins(replace(mark_of(item), reason="lost")), *others]
+    return [*item[:4], to_builtins(structs.replace(mark_of(item), reason="lost")), *others]
 
 
 def fields_of(item: Any) -> list[str]:
@@ -104,12 +109,38 @@ def new_parked(task: EpochBoltTask, tup: Tuple) -> Parked:
     """Return a tuple that has no failures yet, as it is parked."""
     source, where = tup._source, task.emitter.where()
     item = item_of(source.component, source.task, source.stream, tuple(tup._values), source.fields, where)
+    if tup._root > UNTRACKED:
+        mark = structs.replace(mark_of(item), spout=spout_of(task, tup))
+        if (message_id := task.epochs.id_of(tup._root)) is not None:
+            mark = structs.replace(mark, message_id=text_of(message_id), packed_id=packed_id(message_id))
+        item[4:] = [to_builtins(mark)]
     return Parked(item, 0, task.now())
+
+
+def spout_of(task: EpochBoltTask, tup: Tuple) -> str:
+    """Return the spout of a tuple's tree; "": it is in none, or the task is gone."""
+    return task.epochs.names.get(task_of(tup._root), "").rpartition("/")[0] if tup._root > UNTRACKED else ""
+
+
+def packed_id(message_id: Any) -> bytes:
+    """Return a message id as a pickle; b"": pickle cannot carry it."""
+    try:
+        return dumps_by_value(message_id, 5)
+    except Exception:
+        return b""
+
+
+def id_of(mark: LetterMark) -> Any:
+    """Return a message id, or its text if it cannot be carried; None: it is not known."""
+    try:
+        return pickle.loads(mark.packed_id)
+    except Exception:  # there is none, or its class raises
+        return mark.message_id or None
 
 
 def item_again(letter: DeadLetter, component: str, source: int, row: tuple[Any, ...]) -> list[Any]:
     """Return the tuple of a letter that is sent again as an item. Raises an error of any kind if pickle cannot carry it."""
-    mark = LetterMark(letter.resent + 1, letter.attempts, letter.emitted_at)
+    mark = LetterMark(letter.resent + 1, letter.attempts, letter.emitted_at, message_id=letter.message_id)
     return [component, source, letter.stream, dumps_by_value(row, 5), to_builtins(mark)]
 
 

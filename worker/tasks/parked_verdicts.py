@@ -16,12 +16,12 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from squall.transport.frames import DEADLY
-from topology_api import Failure
-from topology_api.tuples import UNTRACKED
+from topology_api import Failure, Replay
+from topology_api.tuples import UNTRACKED, Tuple
 from worker.epochs.parking import Parked
-from worker.tasks import failing
+from worker.tasks import failing, letter_readers
 from worker.tasks.bolt import make_tuple
-from worker.tasks.parked_tuples import lost, mark_of, new_parked
+from worker.tasks.parked_tuples import lost, mark_of, new_parked, spout_of
 from worker.tasks.special_batches import MarkerBatch
 from worker.tasks.task import RUN_SECONDS
 from worker.tracking.outages import (
@@ -38,9 +38,22 @@ if TYPE_CHECKING:
     from worker.tasks.epoch_bolt import EpochBoltTask
 
 
+def replay_of(task: EpochBoltTask, parked: Parked) -> Replay:
+    """Return the policy for a tuple: that of its spout."""
+    return task.epochs.replays.of_spout(mark_of(parked.item).spout or parked.item[0])
+
+
+def replay_before(task: EpochBoltTask, tup: Tuple) -> Replay:
+    """Return the policy for a tuple that is about to be tried."""
+    parked = task.trying or getattr(task, "tries", {}).get(id(tup))
+    if parked is not None:
+        return replay_of(task, parked)
+    return task.epochs.replays.of_spout(spout_of(task, tup) or tup._source.component)
+
+
 def failed(task: EpochBoltTask, parked: Parked, failure: Failure) -> None:
     """Judge a failure of a tuple: it waits for its next try, or is a dead letter. The task may pause."""
-    now, outages, replay = task.now(), task.outages, task.epochs.replay
+    now, outages, replay = task.now(), task.outages, replay_of(task, parked)
     history = parked.history
     if history is None:
         history = parked.history = outages.begin()
@@ -66,7 +79,7 @@ def failed(task: EpochBoltTask, parked: Parked, failure: Failure) -> None:
 def is_last_resort(task: EpochBoltTask, parked: Parked, history: FailureHistory, now: float) -> bool:
     """Whether no verdict can come (`worker.tasks.spout_verdicts.is_last_resort`): the tuple has used its attempts, and there
     are no others, or too few that are no suspects for a verdict on the task."""
-    most, outages = task.epochs.replay.max_attempts, task.outages
+    most, outages = replay_of(task, parked).max_attempts, task.outages
     if most is None or outages.on_trial or outages.is_down(task.id):
         return False
     since = history.undecided_since
@@ -82,10 +95,10 @@ def is_last_resort(task: EpochBoltTask, parked: Parked, history: FailureHistory,
 
 def give_up(task: EpochBoltTask, parked: Parked, text: str) -> None:
     """Make a tuple a dead letter."""
-    most = task.epochs.replay.max_attempts
+    most = replay_of(task, parked).max_attempts
     if parked.history is not None and most is not None and parked.attempts < most:  # there was no verdict
         parked.attempts = max(parked.attempts, parked.tries - parked.history.excused)
-    task.parking.give_up(parked, text)
+    letter_readers.give_up(task, parked, text)
     settled(task, parked)
 
 
@@ -98,8 +111,7 @@ def settled(task: EpochBoltTask, parked: Parked) -> None:
 
 def succeeded(task: EpochBoltTask) -> None:
     """Let the failures before a success count, or not; end a pause. `task.trying`: what has succeeded, if it failed before."""
-    outages, most = task.outages, task.epochs.replay.max_attempts
-    now, by = task.now(), task.trying
+    outages, now, by = task.outages, task.now(), task.trying
     if task.probing is None and now - task.failing_since >= BURST_SECS:
         outages.had_burst(task.id, 0)
     counted = set(map(id, outages.recovered(task.id, None if by is None else by.history)))
@@ -111,7 +123,7 @@ def succeeded(task: EpochBoltTask) -> None:
         if history is None or id(history) not in counted:
             continue
         parked.attempts = history.counted
-        if outages.spent(history, most, now):
+        if outages.spent(history, replay_of(task, parked).max_attempts, now):
             task.parking.parked.remove(parked)
             give_up(task, parked, (history.last and history.last.error) or "")
 
@@ -204,6 +216,6 @@ def clear_way(task: EpochBoltTask) -> None:
 def undecided(task: EpochBoltTask) -> Undecided | None:
     """Return the parked tuples of a task that are tried again without a verdict. Any thread may call this."""
     found = task.outages.undecided()
-    if found is None or task.epochs.replay.max_attempts is not None:
+    if found is None or task.epochs.replays.most.max_attempts is not None:
         return found
     return Undecided(found.tuples, found.since, None, found.failure)

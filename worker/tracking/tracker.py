@@ -245,6 +245,12 @@ class Tracker:
                 lost_as = root if wheel.stamps[slot] <= self.last_loss else OPEN
                 self.fail(root, Failure("timeout", component, task, None, lost_as))
 
+    def message_id(self, root: int) -> Any:
+        """Return the message id of an open tree; None: it has ended. Any thread may call this."""
+        slot = root & _SLOT_MASK
+        emission = self.emissions[slot] if slot < self.size and self.roots[slot] == root else None
+        return None if emission is None else emission[0]
+
     def open_roots(self) -> list[int]:
         """Return the root ids of all open trees."""
         return [root for root in self.roots if root > 0]
