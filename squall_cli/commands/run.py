@@ -82,8 +82,8 @@ def run(
       squall run counts.py --state @17
 
     The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. A second Ctrl-C ends
-    the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
-    trees were left open; 2 wrong usage.
+    the run at once. Exit status: 0 done; 1 if trees or tuples failed for good, a spout's next_tuple() raised, the topology
+    failed, or trees were left open; 2 wrong usage.
     """
     layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
