@@ -88,7 +88,7 @@ def test_a_dead_letter_is_one_over_a_move(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["away", "running", "renamed"])
-def test_rows_are_written_once_whoever_of_the_two_topologies_writes_them(tmp_path: Path, way: str) -> None:
+def test_rows_are_written_once_whichever_of_the_two_topologies_writes_them(tmp_path: Path, way: str) -> None:
     """The database was away until the kill; or the old topology still runs; or the folder has got another name."""
     sink = Rows(str(tmp_path / "rows.db"))
     start = tmp_path / "old" / "words"

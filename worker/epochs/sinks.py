@@ -6,7 +6,7 @@ log alone says.
 there and set. The token belongs to (lineage, component, index), also where a task of another index shows what was left by
 this one. If the answer is lost or the token is another one, the token is read: an epoch up to it is visible.
 **Dead letters** have ids; a letter with the same id replaces itself.
-What was copied from another state (`--state PATH`) is shown under the names that it has there: so it is visible once, whoever
+What was copied from another state (`--state PATH`) is shown under the names that it has there: so it is visible once, whichever
 of the two topologies shows it first.
 Must not know: the outside, when an epoch counts.
 """

@@ -225,7 +225,7 @@ class EpochFiles:
         if not self.files.exists(record_path(rewind)) and newest(self.numbers(FLOORS)) < rewind:
             raise FilesUnavailable(
                 f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
-                "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
+                "topology.state.path has to be a folder that all hosts share, or hdfs://host:port/folder"
             )
         return self.read_snapshots(files, wanted)
 
