@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nimbus.lifecycle.rebalancing import kept_number_problem
+from nimbus.lifecycle.states import COMPLETED, FAILED
 from nimbus.placement.tasks import count_tasks, number_tasks
 from nimbus.submission.submission import Submission
 from squall.cluster.records import TopologyRecord
@@ -36,6 +37,14 @@ def unkept_bolts(record: TopologyRecord, description: Mapping[str, Any]) -> list
     keeps = {each["id"]: each.get("keeps", {}) for each in description["components"]}
     operators = record.set_options.topology if record.set_options is not None else {}
     return state_in_memory(keeps, record.conf, description["conf"], operators)
+
+
+def committed_before(there: TopologyRecord | None, submission: Submission) -> int:
+    """Return an epoch that is committed where a submission keeps its state; 0: none is known to be. Of an ended topology, the
+    state may have been dropped since."""
+    if there is None or there.state in (COMPLETED, FAILED):
+        return 0
+    return there.committed if there.conf.get(STATE_PATH) == submission.conf.get(STATE_PATH) else 0
 
 
 def check_start(submission: Submission) -> None:

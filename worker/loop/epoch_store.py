@@ -74,13 +74,14 @@ class EpochFiles:
     rows in it are pickled.
     """
 
-    def __init__(self, path: str, topology: str, webhdfs: str | None = None) -> None:
-        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java."""
+    def __init__(self, path: str, topology: str, webhdfs: str | None = None, committed: int = 0) -> None:
+        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java. `committed`: an epoch
+        that is known to be committed there, so that a missing log is that of another file system."""
         place = check_path(f"{path}/{topology}")
         self.is_local = scheme_of(place) == LOCAL
         #: For people: without the scheme if it is on this machine.
         self.folder = folder_of(place) if self.is_local else place
-        self.webhdfs = webhdfs
+        self.webhdfs, self.committed = webhdfs, committed
         self.opened: OpenStore | None = None
         #: What the present call does, or the last one did, for people.
         self.doing = ""
@@ -96,6 +97,8 @@ class EpochFiles:
 
     def open_local(self) -> OpenStore:
         """Make or check the folder on this machine."""
+        if self.committed and not os.path.lexists(self.folder):
+            raise self.gone()
         try:
             own_folder(Path(self.folder))
         except OSError as error:
@@ -104,6 +107,14 @@ class EpochFiles:
                 raise FilesRefused(f"{what}; {why_missing(Path(self.folder))}") from None
             raise translated(error, what) from error
         return open_store(self.folder)
+
+    def gone(self) -> FilesUnavailable:
+        """Return the error of a folder without the log that is known to be somewhere: no topology may begin from its first tuple there."""
+        return FilesUnavailable(
+            f"the state of topology {self.folder.rpartition('/')[2]!r} in {self.folder} is gone, or not mounted on host "
+            f"{socket.gethostname()}: epoch {self.committed} was committed there. Mount the file system, or bring the folder "
+            "back: the topology waits, and goes on then. To begin again without it, kill the topology and submit it again"
+        )
 
     def open_hdfs(self) -> OpenStore:
         """Make or check the folder on HDFS."""
@@ -134,6 +145,8 @@ class EpochFiles:
         trimmed. Raises BadLog, FilesError."""
         self.doing = f"reading the log in {self.folder}"
         found = carry_out(read_log(number), self.perform)
+        if self.committed and not (number or found):
+            raise self.gone()
         floor = next((each for each in found if isinstance(each, FloorRecord)), None)
         commits = [each for each in found if isinstance(each, CommitRecord)]
         if floor is not None and floor.commits and not commits:

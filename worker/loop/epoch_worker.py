@@ -61,7 +61,7 @@ class EpochWorker(Worker):
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
         name, conf = plan.topology.name, plan.conf
-        self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS])
+        self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS], plan.committed)
         self.calls: StoreCalls = (
             InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now, self.files.close)
         )
