@@ -109,7 +109,7 @@ class EpochFiles:
         return open_store(self.folder)
 
     def gone(self) -> FilesUnavailable:
-        """Return the error of a folder without the log that is known to be somewhere: no topology may begin from its first tuple there."""
+        """Return the error of a folder without the log that is known to be somewhere: no topology may begin there."""
         return FilesUnavailable(
             f"the state of topology {self.folder.rpartition('/')[2]!r} in {self.folder} is gone, or not mounted on host "
             f"{socket.gethostname()}: epoch {self.committed} was committed there. Mount the file system, or bring the folder "
