@@ -28,6 +28,7 @@ from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import CommitRecord, FloorRecord, LogRecord, SnapshotFile, decode_record
 from worker.epochs.snapshot_files import (
+    BadSnapshot,
     SnapshotData,
     SweepFiles,
     TaskSnapshot,
@@ -248,9 +249,15 @@ class EpochFiles:
         """Read the snapshots of a commit, with the files that they build upon; `wanted` as above. Raises BadSnapshot,
         FilesError."""
         labelled = wanted is not None
-        return map_concurrently(
-            lambda file: read_chain(file, self.read_bytes, wanted, labelled), files.values()
-        )
+        try:
+            return map_concurrently(
+                lambda file: read_chain(file, self.read_bytes, wanted, labelled), files.values()
+            )
+        except (BadSnapshot, AbsentFile) as error:
+            raise BadSnapshot(
+                f"{error} (in {self.folder}/{SNAPSHOTS}). Begin with an earlier epoch, --state @N: "
+                f"`squall state list {self.folder}` shows them"
+            ) from error
 
     def read_snapshot(self, file: SnapshotFile, labelled: bool = False) -> TaskSnapshot:
         """Read a snapshot, with the files that it builds upon. `labelled`: each part says which key groups it has. Raises
