@@ -134,6 +134,10 @@ def test_the_answer_names_the_sinks_that_show_rows_again(tmp_path: Path) -> None
         f"begins with epoch 7 of /old/words, {own}: what came after it in the input is processed again, and 'rows' show "
         "again what was shown of later epochs"
     )
+    assert what_comes_again("/old/words@7", None) == (
+        f"begins with epoch 7 of /old/words, {own}: what came after it in the input is processed again, and sinks that have "
+        "shown later epochs of it show that again"
+    )
     without = words(Words(TOTAL, 20), Pass(), Count())
     assert what_comes_again("/old/words", without) == f"begins with the last epoch of /old/words, {own}"
 
