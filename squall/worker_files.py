@@ -127,7 +127,9 @@ HEIR: Final = "squall.heir"
 RETURNS: Final = "squall.returns"
 #: In a worker's configuration: the epoch with which its submission begins, as `StateStart` writes it; absent: the last commit.
 STATE_START: Final = "squall.state.start"
-_ABOUT_VERSION: Final = frozenset((ON_TRIAL, HEIR, RETURNS, STATE_START))
+#: In a worker's configuration: an epoch that is committed at `topology.state.path`; absent: none is known to be.
+COMMITTED: Final = "squall.committed"
+_ABOUT_VERSION: Final = frozenset((ON_TRIAL, HEIR, RETURNS, STATE_START, COMMITTED))
 
 
 class BadFile(SquallError):

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from squall.cluster.records import Placement, TopologyRecord
 from squall.values import Address, Incarnation, TopologyState
-from squall.worker_files import HEIR, ON_TRIAL, RETURNS, STATE_START, Orders
+from squall.worker_files import COMMITTED, HEIR, ON_TRIAL, RETURNS, STATE_START, Orders
 from supervisor.desired_state import TopologyView
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
@@ -82,6 +82,8 @@ def _about_version(record: TopologyRecord) -> dict[str, object]:
         found[STATE_START] = record.state_start
     if record.returns:
         found[RETURNS] = record.returns
+    if record.committed:
+        found[COMMITTED] = record.committed
     return found
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
+
+from topology_api.wording import listed
 
 if TYPE_CHECKING:
     from topology_api.components import Bolt
@@ -64,6 +66,25 @@ def groups_of(conf: Mapping[str, Any]) -> int:
 def has_key(keeps: Mapping[str, Any]) -> bool:
     """Return whether what a component keeps belongs to keys, whose groups its tasks share."""
     return bool(keeps.get("key"))
+
+
+def state_in_memory(
+    keeps: Mapping[str, Mapping[str, Any]], conf: Mapping[str, object], *given: Mapping[str, object]
+) -> list[str]:
+    """Return the bolts whose state ends with their worker, unless a setting says that this is meant. `keeps`: of each
+    component, what its description says. `given`: the settings of the topology itself, and those of an operator: null for
+    `topology.state.path` in one of them says so."""
+    if conf.get(STATE_PATH) is not None or any(STATE_PATH in each for each in given):
+        return []
+    return [component for component, each in keeps.items() if "states" in each]
+
+
+def memory_note(bolts: Sequence[str]) -> str:
+    """Return what to know of these bolts."""
+    return (
+        f"{listed(bolts)}: their state is in memory and ends with its worker: set {STATE_PATH} (docs/state.md), or set it to "
+        "null in the topology or by -o if that is meant"
+    )
 
 
 def few_groups_problem(bolt: str, tasks: int, groups: int) -> str:

@@ -139,6 +139,12 @@ class Counters:
             counted = self._topologies.get(topology_id)
             return 0 if counted is None else counted.key_groups
 
+    def committed(self, topology_id: str) -> int:
+        """Return the last epoch of a topology that is known to be committed; 0 if none is."""
+        with self._lock:
+            counted = self._topologies.get(topology_id)
+            return 0 if counted is None else counted.committed
+
     def close(self, record: TopologyRecord, components: Components) -> None:
         """Keep the final counters of a topology that is gone."""
         with self._lock:

@@ -104,13 +104,25 @@ class Counted:
         return status_of(last, reports, now)
 
     @property
-    def key_groups(self) -> int:
-        """Into how many groups the keys of the topology's state are divided; 0: no coordinator of epochs has said so."""
+    def newest_lead(self) -> LeadReport | None:
+        """The newest report of a coordinator of epochs, which may have ended; None: there is none."""
         lead = self.lead
         for _, counters in self.workers.values():
             if counters.epochs is not None:
                 lead = newer(lead, counters.epochs.lead)
+        return lead
+
+    @property
+    def key_groups(self) -> int:
+        """Into how many groups the keys of the topology's state are divided; 0: no coordinator of epochs has said so."""
+        lead = self.newest_lead
         return 0 if lead is None else lead.groups
+
+    @property
+    def committed(self) -> int:
+        """The last epoch that is known to be committed; 0: none is."""
+        lead = self.newest_lead
+        return 0 if lead is None else lead.number
 
     def has_emitted(self) -> bool:
         """Return whether any task has ever emitted anything."""

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 from msgspec import ValidationError, convert, to_builtins
 
-from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.submission.shared_folders import HostSight, hosts_to_ask, require_shared, state_folder
 from squall.api.folder_probes import LOOK, PUT, REMOVE, FolderProbe, ProbeSeen
 from squall.cluster.records import SupervisorRecord
@@ -44,7 +43,7 @@ def check_shared(registry: Registry, ask: MakeClient, name: str, conf: Mapping[s
     folder = state_folder(conf, name)
     if not folder:
         return
-    hosts = hosts_to_ask(conf.get(WORKERS), registry.all_supervisors(), registry.drained_supervisors())
+    hosts = hosts_to_ask(registry.all_supervisors(), registry.drained_supervisors())
     if not hosts:
         return
     probe = FolderProbe(folder, secrets.token_hex(16))

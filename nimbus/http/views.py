@@ -21,6 +21,7 @@ from nimbus.lifecycle.cleanup import view_of
 from nimbus.lifecycle.progress import LifecycleView, is_on_trial, why_not_up, workers_of
 from nimbus.lifecycle.rebalancing import WORKERS
 from nimbus.lifecycle.states import COMPLETED, FAILED
+from nimbus.submission.keeping import unkept_bolts
 from squall.api import answers, cluster_answers
 from squall.api.versions import StandbyVersion
 from squall.cluster import identity, paths
@@ -202,6 +203,7 @@ class Views:
         try:
             record = self.record(name)  # read once: an answer never mixes two versions
             status, workers = self.statuses.of_record(record), self.workers(record)
+            in_memory = unkept_bolts(record, self._description(record.id))
         except NoSuchTopology:
             if self.registry.topologies.get(name) is None:
                 raise
@@ -230,6 +232,7 @@ class Views:
             dead_letters=sum(letters_by_topology(self.registry, self.now()).get(name, {}).values()),
             now=self.now(),
             epoch=status.epoch,
+            state_in_memory=in_memory,
         )
 
     def record(self, name: str) -> TopologyRecord:

@@ -66,6 +66,9 @@ class TopologySteps:
         if self._forget_gone(view):
             view = self.view(record)
         view = self._on_trial(view, now)
+        if progress.awaits_commit(record) and (epoch := self.counters.committed(record.id)):
+            self.registry.topologies.update(record, replace(record, committed=epoch))
+            return False  # the record is marked as changed
         # Every step of a replacement, even a failed step, leaves values of a version behind.
         sweep_at, self.sweep_at = self.sweep_at, now
         if self.replacements.advance(view, now):

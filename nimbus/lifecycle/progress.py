@@ -26,9 +26,12 @@ from nimbus.lifecycle import states
 from nimbus.lifecycle.trial import LOOK_SECS, NO_TRIAL, Trial
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
+from topology_api.epoch_rules import STATE_PATH
 
 #: Seconds within which Nimbus learns everything that a worker did before it got its drain order.
 ANSWER_SECS: Final = 2.0
+#: Seconds between two looks at the counters of a topology that has not committed anything yet.
+COMMIT_SECS: Final = 2.0
 
 
 class LifecycleView(msgspec.Struct, frozen=True):
@@ -106,10 +109,16 @@ def event_due(view: LifecycleView, now: float) -> str | None:
     return None
 
 
+def awaits_commit(record: TopologyRecord) -> bool:
+    """Return whether a running topology keeps its state at a path, and has not committed anything as far as its record says."""
+    return not record.committed and record.state in states.RUNNING and record.conf.get(STATE_PATH) is not None
+
+
 def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:
-    """Return the times at which something may become due only because time passes. Empty for a record without a deadline."""
+    """Return the times at which something may become due only because time passes. Empty for a record without a deadline that
+    does not wait for its first commit."""
     if record.deadline is None:
-        return []
+        return [now + COMMIT_SECS] if has_workers and awaits_commit(record) else []
     if is_on_trial(record):
         halfway = record.deadline - (record.wait or 0.0) / 2  # from then on the deadline may be postponed
         nexts = [now + LOOK_SECS] if record.state == states.ACTIVE else []

@@ -20,7 +20,13 @@ from nimbus.lifecycle.replacing import Replacements, every_record, versions
 from nimbus.lifecycle.states import ACTIVE, INACTIVE, KILLED
 from nimbus.lifecycle.transition import MESSAGE_TIMEOUT
 from nimbus.placement.tasks import number_tasks
-from nimbus.submission.keeping import check_groups, check_start, has_state, problems_of_takeover
+from nimbus.submission.keeping import (
+    check_groups,
+    check_start,
+    committed_before,
+    has_state,
+    problems_of_takeover,
+)
 from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_description, put_bundle
@@ -76,7 +82,7 @@ class Intake:
             submission = _with_kept(submission, there)
             self._check_state(there, submission)
         check_groups(submission)
-        record = _record(submission, "", time)
+        record = structs.replace(_record(submission, "", time), committed=committed_before(there, submission))
         _check_size(record)
         return there, record
 

@@ -11,11 +11,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nimbus.lifecycle.rebalancing import kept_number_problem
+from nimbus.lifecycle.states import COMPLETED, FAILED
 from nimbus.placement.tasks import count_tasks, number_tasks
 from nimbus.submission.submission import Submission
 from squall.cluster.records import TopologyRecord
 from squall.packages.state_paths import BadStart, StateStart
-from topology_api.epoch_rules import STATE_PATH, groups_problems, named_groups, other_groups_problem
+from topology_api.epoch_rules import (
+    STATE_PATH,
+    groups_problems,
+    named_groups,
+    other_groups_problem,
+    state_in_memory,
+)
 from topology_api.errors import InvalidConfig
 from topology_api.state_types import keeping_problems
 
@@ -23,6 +30,21 @@ from topology_api.state_types import keeping_problems
 def has_state(record: TopologyRecord) -> bool:
     """Return whether a topology keeps its state at a path."""
     return record.conf.get(STATE_PATH) is not None
+
+
+def unkept_bolts(record: TopologyRecord, description: Mapping[str, Any]) -> list[str]:
+    """Return the bolts of a topology whose state ends with their worker, unless that is meant."""
+    keeps = {each["id"]: each.get("keeps", {}) for each in description["components"]}
+    operators = record.set_options.topology if record.set_options is not None else {}
+    return state_in_memory(keeps, record.conf, description["conf"], operators)
+
+
+def committed_before(there: TopologyRecord | None, submission: Submission) -> int:
+    """Return an epoch that is committed where a submission keeps its state; 0: none is known to be. Of an ended topology, the
+    state may have been dropped since."""
+    if there is None or there.state in (COMPLETED, FAILED):
+        return 0
+    return there.committed if there.conf.get(STATE_PATH) == submission.conf.get(STATE_PATH) else 0
 
 
 def check_start(submission: Submission) -> None:

@@ -37,17 +37,14 @@ def state_folder(conf: Mapping[str, Any], name: str) -> str:
     return folder_of(place) if scheme_of(place) == LOCAL else ""
 
 
-def hosts_to_ask(
-    workers: object, supervisors: Iterable[SupervisorRecord], drained: Collection[str]
-) -> list[SupervisorRecord]:
-    """Return one supervisor of each host on which workers of a topology may run together; none if that is one host, or one
-    worker."""
+def hosts_to_ask(supervisors: Iterable[SupervisorRecord], drained: Collection[str]) -> list[SupervisorRecord]:
+    """Return one supervisor of each host on which workers of a topology may run; none if that is one host. A topology of one
+    worker asks, too: another host may start the worker again."""
     found: dict[str, SupervisorRecord] = {}
     for record in sorted(supervisors, key=lambda each: (not each.url, each.id)):
         if record.id not in drained and not record.cannot_start:
             found.setdefault(record.host, record)
-    several = isinstance(workers, int) and workers > 1 and len(found) > 1
-    return [found[host] for host in sorted(found)] if several else []
+    return [found[host] for host in sorted(found)] if len(found) > 1 else []
 
 
 def require_shared(name: str, path: str, folder: str, sights: Sequence[HostSight]) -> None:
@@ -63,7 +60,8 @@ def require_shared(name: str, path: str, folder: str, sights: Sequence[HostSight
         [
             f"{STATE_PATH} is {path}, which the hosts do not share: a file that was put into {folder} of host {seen[0]} is "
             f"seen on {_hosts(seen)}, and not on {_hosts(unseen)}{unknown}. Give a folder of a file system that all hosts have "
-            "at the same path, or hdfs://host:port/folder; or drain the hosts that do not see it; or set topology.workers to 1"
+            "at the same path, or hdfs://host:port/folder; or drain the hosts that do not see it: one worker, too, "
+            "may be started on another host"
         ],
         f"topology {name!r}",
     )

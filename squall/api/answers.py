@@ -116,7 +116,8 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     that have their default value are left out. There are fewer workers than `workers_wanted` if there are fewer tasks or slots.
     `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers. `dead_letters`: how many the hosts
     hold, also of earlier versions, counted every few seconds. `now`: when Nimbus answered, in seconds since 1970. `epoch`: the
-    last commit of a topology with `topology.state.path`, null for others."""
+    last commit of a topology with `topology.state.path`, null for others. `state_in_memory`: bolts whose state ends with their
+    worker, although null for `topology.state.path` does not say that this is meant."""
 
     name: str
     state: str
@@ -138,6 +139,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     now: float = 0.0
     epoch: EpochStatus | None = None
+    state_in_memory: list[ComponentName] = []
 
 
 class UnreadableTopologyAnswer(TopologyAnswer, frozen=True, kw_only=True):

@@ -50,6 +50,7 @@ _LATER = (
     "ended_by",
     "returns",
     "state_start",
+    "committed",
 )
 
 
@@ -155,6 +156,9 @@ class TopologyRecord(Struct, frozen=True):
     returns: int = 0
     #: The epoch with which it begins (`squall.packages.state_paths`); "": with the last commit.
     state_start: str = ""
+    #: An epoch that this version, or one whose state it goes on from, has committed: the first of which Nimbus has heard; 0:
+    #: none. A worker that finds no log then is at a wrong place.
+    committed: int = 0
 
 
 class Placement(Struct, frozen=True):

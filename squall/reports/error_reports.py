@@ -18,8 +18,10 @@ from squall.exact_structs import build_type_info
 
 #: How many of the latest reports are kept for each component.
 KEPT: Final = 20
-#: The calls that open a task.
-STARTING: Final = ("open", "prepare", "start")
+#: In place of a call: the state of the topology, which is no matter of a component, but of what is at `topology.state.path`.
+STATE: Final = "state"
+#: The calls that open a task, and what comes before them.
+STARTING: Final = ("open", "prepare", "start", STATE)
 #: Numbers in an exception's message that do not say what is wrong, and differ between two attempts to start a task: durations,
 #: attempts, processes. Any other number may be part of an address, a version or a name.
 _NUMBER: Final = re.compile(
@@ -35,7 +37,7 @@ class ErrorReport:
 
     `frames` are the lines below `text`: a hint, if there is one; the frames of the user's code in Python's order; and a line
     for each error that led to this error ("caused by ..."). `call` is "" if no call raised, but a tuple was dropped because its
-    replays are used up.
+    replays are used up, and `STATE` if the worker cannot go on from the topology's state.
     """
 
     topology: str
@@ -89,6 +91,8 @@ class ErrorReport:
 def raised(call: str, text: str) -> str:
     """Return a report's message on one line: `prepare() raised OSError: no such file`."""
     first = next(iter(text.splitlines()), "")
+    if call == STATE:
+        return f"cannot go on from the topology's state: {first}"
     return f"{call}() raised {first}" if call else first
 
 

@@ -32,7 +32,7 @@ from squall_cli.terminal.interrupts import EndNow, Interrupts
 from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_json, write_lines
 from squall_cli.terminal.live_table import LiveTable, Screen
 from squall_cli.terminal.views import PlainLines, RunView
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, memory_note, state_in_memory
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
@@ -82,8 +82,8 @@ def run(
       squall run counts.py --state @17
 
     The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. A second Ctrl-C ends
-    the run at once. Exit status: 0 done; 1 if trees failed for good, a spout's next_tuple() raised, the topology failed, or
-    trees were left open; 2 wrong usage.
+    the run at once. Exit status: 0 done; 1 if trees or tuples failed for good, a spout's next_tuple() raised, the topology
+    failed, or trees were left open; 2 wrong usage.
     """
     layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
@@ -127,6 +127,10 @@ def run_topology(
 ) -> Ended:
     """Run a topology to its end, in this process or in worker processes."""
     conf, _ = merged(topology, layers.files, layers.environment, layers.overrides, local=True)
+    if workers not in (None, 1):  # in this process, state ends with the run, as everything does
+        keeps = {each.id: each.keeps for each in topology.components}
+        if bolts := state_in_memory(keeps, conf, topology.conf, layers.overrides.topology):
+            write(sys.stderr, memory_note(bolts))
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     user_output.show_log(topology.name)
     with Interrupts() as interrupts:

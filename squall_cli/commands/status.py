@@ -37,6 +37,7 @@ from squall_cli.terminal.load_table import (
     restarts_cell,
 )
 from squall_cli.terminal.tables import TableColumn, lines_of, table_of
+from topology_api.epoch_rules import memory_note
 from topology_api.errors import SquallError
 from topology_api.wording import nearest
 
@@ -180,6 +181,9 @@ def trouble(found: TopologyAnswer, supervisors: Sequence[SupervisorEntry], width
     for sentence in (fewer_workers(found, supervisors), on_trial(found)):
         if sentence:
             yield ((sentence, "warn"),)
+    if found.state_in_memory:
+        note = harmless(memory_note(found.state_in_memory))
+        yield from (((each, "warn"),) for each in wrapped(note, width))
     for component, values in found.components.items():
         if values.first_failure:
             line = f"the first tree of {component} that failed for good: {own_paths(values.first_failure)}"

@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -31,6 +32,7 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
+from topology_api.epoch_rules import memory_note, state_in_memory
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 
@@ -297,7 +299,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
-    for line in differences(accepted):
+    for line in (*differences(accepted), *state_notes(submission, accepted.kept)):
         steps.done(line)
     return accepted
 
@@ -321,7 +323,7 @@ def checked(
         supervisors = client.supervisors()
     if answer.uploaded:
         steps.done(f"to upload: {in_bytes(answer.uploaded)}")
-    for line in differences(answer):
+    for line in (*differences(answer), *state_notes(submission, answer.kept)):
         steps.done(line)
     free = sum(each.slots - each.used for each in supervisors if each.takes_workers)
     free += sum(
@@ -332,6 +334,16 @@ def checked(
         steps.done(f"not enough slots: it asks for {workers} workers, and there is room for {free}")
     result = {"name": name, "state": answer.state, "kept": answer.kept, "changed": answer.changed}
     return {**result, "uploaded": answer.uploaded, "slots": free, "submitted": False}
+
+
+def state_notes(submission: OutgoingSubmission, kept: Mapping[str, object]) -> list[str]:
+    """Return what to know of the state of the components. `kept`: what was set for the version that is replaced, and still
+    is."""
+    body = submission.body
+    keeps = {each["id"]: each.get("keeps", {}) for each in body["description"]["components"]}
+    given = (body["description"]["conf"], body.get("options", {}).get("topology", {}), kept)
+    bolts = state_in_memory(keeps, body["conf"], *given)
+    return [memory_note(bolts)] if bolts else []
 
 
 def too_large(error: SquallError, package: Package) -> SquallError:

@@ -61,6 +61,39 @@ def trees_of(status: TopologyStatus) -> Trees:
     )
 
 
+def letters_of_bolts(ended: Ended) -> list[DeadLetter]:
+    """Return the tuples that bolts have given up: in a topology with epochs, where a tuple is tried again in the bolt and its
+    tree is acked with the commit. What a spout gives up is a failed tree. A run that had nothing to do shows those of a run
+    before, if these were the last that it showed."""
+    status = ended.status
+    if had_ended(status.epoch, status.components):
+        return []
+    spouts = {name for name, each in status.components.items() if each.kind == "spout"}
+    return [letter for letter in ended.letters if letter.component not in spouts]
+
+
+def failures_of(ended: Ended) -> str:
+    """Return how many trees and tuples failed for good, each with the first reason; "" if none did."""
+    trees, letters = trees_of(ended.status), letters_of_bolts(ended)
+    said = []
+    if trees.failed:
+        first = trees.first_failure or "unknown"
+        said.append(f"{formats.plural(trees.failed, 'tree')} failed for good; the first: {first}")
+    if letters:
+        said.append(f"{in_bolts(letters)}; the first: {reason_of(letters[0])}")
+    return "; ".join(said)
+
+
+def in_bolts(letters: Sequence[DeadLetter]) -> str:
+    """Return how many tuples bolts have given up."""
+    return f"{counted(letters, 'tuple')} failed for good in bolts"
+
+
+def counted(letters: Sequence[DeadLetter], what: str) -> str:
+    """Return how many letters there are; no more than a number of them is in memory."""
+    return ("at least " if len(letters) >= MOST_IN_MEMORY else "") + formats.plural(len(letters), what)
+
+
 def exit_status(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
     """Return the exit status, and the reason if it is not 0."""
     status, trees = ended.status, trees_of(ended.status)
@@ -68,9 +101,8 @@ def exit_status(ended: Ended, allow_failures: bool) -> tuple[int, str | None]:
         shown = report_of_failure(status) if ended.reported else None  # this report was shown in full before
         report = (status.error or "for an unknown reason") if shown is None else shown.in_brief()
         return 1, f"topology {status.name!r} failed:\n{report}"
-    if trees.failed and not allow_failures:
-        failed = formats.plural(trees.failed, "tree")
-        return 1, f"{failed} failed for good; the first: {trees.first_failure or 'unknown'}"
+    if not allow_failures and (failed := failures_of(ended)):
+        return 1, failed
     if trees.left:
         left, when = formats.plural(trees.left, "tree"), "cut off" if ended.how == "cut off" else "stopped"
         return 1, f"{left} had not been acked or failed when the topology was {when}"
@@ -111,7 +143,7 @@ def executed(status: TopologyStatus) -> int:
 
 def summary_lines(ended: Ended, width: int) -> list[Line]:
     """Return the summary as lines: the table, then the totals."""
-    status, trees = ended.status, trees_of(ended.status)
+    status, trees, letters = ended.status, trees_of(ended.status), letters_of_bolts(ended)
     lines = final_table(rows_of(status.components, average_rates(ended)), width)
     lines.append((("", ""),))
     total = executed(status)
@@ -122,8 +154,11 @@ def summary_lines(ended: Ended, width: int) -> list[Line]:
             counts += f", {trees.left:,} left"
         if trees.replayed:
             counts += f" ({formats.plural(trees.replayed, 'replay')})"
+        if letters:
+            counts += f"; {in_bolts(letters)}"
         facts.insert(0, counts)
-    style = "bad" if ended.how == "failed" or trees.failed else "warn" if trees.left else "good"
+    bad = ended.how == "failed" or trees.failed or letters
+    style = "bad" if bad else "warn" if trees.left else "good"
     lines.append(((f"{status.name} {OUTCOMES[ended.how]} {formats.duration(ended.seconds)}", style),))
     if ended.how == "completed" and (why := had_ended(status.epoch, status.components)):
         again = (
@@ -144,9 +179,7 @@ def letter_lines(letters: Sequence[DeadLetter], width: int) -> list[Line]:
     """Return how many tuples were given up, and the first reasons. They end with the run, so nothing else shows them."""
     if not letters:
         return []
-    count = ("at least " if len(letters) >= MOST_IN_MEMORY else "") + formats.plural(
-        len(letters), "dead letter"
-    )
+    count = counted(letters, "dead letter")
     lines: list[Line] = [(("  ", ""), (count, "bad"), (", kept until the end of this run:", ""))]
     reasons = Counter(map(reason_of, letters))
     first = list(reasons.items())[:FIRST_REASONS]
@@ -167,7 +200,7 @@ def reason_of(letter: DeadLetter) -> str:
 
 def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
     """Return the summary as the values of one JSON object."""
-    status, trees = ended.status, trees_of(ended.status)
+    status, trees, letters = ended.status, trees_of(ended.status), letters_of_bolts(ended)
     values = status.as_dict()
     rates = average_rates(ended)
     for name, component in values["components"].items():
@@ -183,7 +216,8 @@ def as_json(ended: Ended, exit_status: int, reason: str | None) -> Any:
         "trees": {
             name: number for name, number in msgspec.structs.asdict(trees).items() if name != "first_failure"
         },
-        "first_failure": trees.first_failure or None,
+        "failed_in_bolts": len(letters),
+        "first_failure": trees.first_failure or (reason_of(letters[0]) if letters else None),
         "dead_letters": len(ended.letters),
         "executed": total,
         "rate": per_second(total, ended),

@@ -42,13 +42,24 @@ def what_comes_again(start: str, topology: Topology | None) -> str:
     """Return what a topology begins with, and what its sinks show again. None: its components are not known here."""
     wanted = StateStart.parse(start)
     epoch = "the last epoch" if wanted.epoch is None else f"epoch {wanted.epoch}"
-    if wanted.path:
-        return f"begins with {epoch} of {wanted.path}, as a state of its own from then on"
-    said = f"begins with {epoch}: what came after it in the input is processed again"
+    again = "what came after it in the input is processed again"
+    own_state = f"begins with {epoch} of {wanted.path}, as a state of its own from then on"
     if topology is None:
-        return f"{said}, and sinks that have shown later epochs show that again"
+        if wanted.path:
+            return f"{own_state}: {again}, and sinks that have shown later epochs of it show that again"
+        return f"begins with {epoch}: {again}, and sinks that have shown later epochs show that again"
     sinks = [spec.id for spec in topology.bolts if isinstance(topology.load(spec.id), CommittingSink)]
-    return f"{said}, and {listed(sinks)} show again what they have shown of later epochs" if sinks else said
+    if not wanted.path:
+        own = f", and {listed(sinks)} show again what they have shown of later epochs"
+        return f"begins with {epoch}: {again}{own if sinks else ''}"
+    if not sinks:
+        return own_state
+    if wanted.epoch is None:
+        return (
+            f"{own_state}: what was shown up to this epoch is not shown again; if that topology still runs, {listed(sinks)} "
+            "show again what it shows after it"
+        )
+    return f"{own_state}: {again}, and {listed(sinks)} show again what was shown of later epochs"
 
 
 def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool) -> str:

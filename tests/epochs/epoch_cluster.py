@@ -419,7 +419,7 @@ class Cluster:
             outside.call(
                 task.worker,
                 lambda: outside.tokens.get(key, 0),
-                lambda token: self.answer(task, participant.token_read(rewind, effect.index, token)),
+                lambda token: self.answer(task, participant.token_read(rewind, effect, token)),
                 None,
                 lasting=False,
             )

@@ -24,15 +24,14 @@ def test_folders_on_hosts_alone_are_asked_about() -> None:
 
 def test_one_supervisor_of_each_host_that_may_run_workers_is_asked() -> None:
     silent = structs.replace(ONE, id="s0", url="")
-    assert hosts_to_ask(2, [TWO, silent, ONE], ()) == [ONE, TWO]
-    assert hosts_to_ask(2, [silent, TWO], ()) == [silent, TWO]
+    assert hosts_to_ask([TWO, silent, ONE], ()) == [ONE, TWO]
+    assert hosts_to_ask([silent, TWO], ()) == [silent, TWO]
 
 
-def test_one_host_or_one_worker_asks_no_host() -> None:
-    assert hosts_to_ask(2, [ONE, structs.replace(ONE, id="s3")], ()) == []
-    assert hosts_to_ask(1, [ONE, TWO], ()) == []
-    assert hosts_to_ask(2, [ONE, TWO], {"s2"}) == []
-    assert hosts_to_ask(2, [ONE, structs.replace(TWO, cannot_start="its disk is full")], ()) == []
+def test_one_host_alone_is_not_asked() -> None:
+    assert hosts_to_ask([ONE, structs.replace(ONE, id="s3")], ()) == []
+    assert hosts_to_ask([ONE, TWO], {"s2"}) == []
+    assert hosts_to_ask([ONE, structs.replace(TWO, cannot_start="its disk is full")], ()) == []
 
 
 def test_a_host_that_does_not_see_the_folder_refuses_and_one_of_which_nothing_is_known_does_not() -> None:
@@ -45,6 +44,6 @@ def test_a_host_that_does_not_see_the_folder_refuses_and_one_of_which_nothing_is
     assert str(refused.value).endswith(
         "topology.state.path is file:///state, which the hosts do not share: a file that was put into /state of host alpha is "
         "seen on host alpha, and not on host beta; of host gamma nothing is known: no answer. Give a folder of a file system "
-        "that all hosts have at the same path, or hdfs://host:port/folder; or drain the hosts that do not see it; or set "
-        "topology.workers to 1"
+        "that all hosts have at the same path, or hdfs://host:port/folder; or drain the hosts that do not see it: one "
+        "worker, too, may be started on another host"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import http.client
 import json
 import re
@@ -102,6 +103,21 @@ def test_a_topology_is_shown_with_its_workers(client: Client, running: PlayedSup
     assert (worker["supervisor"], worker["host"], worker["state"]) == ("s1", "host-s1", "RUNNING")
     assert worker["opened"] is True and worker["incarnation"] == [1, 0]
     assert client.get("topologies/words/workers") == {"workers": [worker]}
+
+
+@pytest.mark.parametrize("way", ["neither", "null in the topology", "null by -o", "path"])
+def test_bolts_whose_state_ends_with_their_worker_are_named(client: Client, way: str, tmp_path: Path) -> None:
+    conf = {"neither": {}, "path": {"topology.state.path": f"file://{tmp_path}"}}.get(
+        way, {"topology.state.path": None}
+    )
+    given = conf if way == "null in the topology" else {}
+    spout, bolt = words().components
+    keeping = dataclasses.replace(bolt, keeps={"key": ["line"], "states": {"times": {}}})
+    body = submission(dataclasses.replace(words(), conf=given, components=(spout, keeping)))
+    body["conf"] |= {"topology.state.path": None, **conf}
+    body["options"] = {"topology": conf if way == "null by -o" else {}, "components": {}}
+    client.post("topologies", body)
+    assert client.get("topologies/words")["state_in_memory"] == (["count"] if way == "neither" else [])
 
 
 def test_a_component_is_shown_with_its_tasks_and_inputs(client: Client, running: object) -> None:

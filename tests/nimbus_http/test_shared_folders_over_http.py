@@ -83,10 +83,19 @@ def test_hosts_that_share_the_folder_run_the_topology(hosts: Hosts, client: Clie
         client.post("topologies", at_a_path(replace=True))
 
 
-def test_one_worker_or_a_path_elsewhere_asks_no_host(hosts: Hosts, client: Client) -> None:
+def test_one_worker_needs_a_shared_folder_too_since_another_host_may_start_it_again(
+    hosts: Hosts, client: Client
+) -> None:
+    hosts.add("s1")
+    client.post("checks", at_a_path(1))  # one host
+    hosts.add("s2")
+    with pytest.raises(Refused, match="not on host host-s2"):
+        client.post("checks", at_a_path(1))
+
+
+def test_a_path_elsewhere_asks_no_host(hosts: Hosts, client: Client) -> None:
     for name in ("s1", "s2"):
         hosts.add(name)
-    client.post("checks", at_a_path(1))
     client.post("checks", at_a_path(path="hdfs://host:9000/state"))
     client.post("checks", submission(words(conf={"topology.workers": 2})))
 
@@ -111,10 +120,12 @@ def test_a_supervisor_that_does_not_answer_is_named_and_refuses_nothing(
     ]
 
 
-def test_a_rebalance_to_several_workers_is_refused_too(hosts: Hosts, client: Client) -> None:
-    for name in ("s1", "s2"):
-        hosts.add(name)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_rebalance_that_may_place_workers_on_another_host_is_refused_too(
+    hosts: Hosts, client: Client, workers: int
+) -> None:
+    hosts.add("s1")
     client.post("topologies", at_a_path(1))
+    hosts.add("s2")
     with pytest.raises(Refused, match="not on host host-s2"):
-        client.post("topologies/words/rebalance", {"workers": 2})
-    client.post("topologies/words/rebalance", {"workers": 1})
+        client.post("topologies/words/rebalance", {"workers": workers})

@@ -8,7 +8,18 @@ import sys
 import threading
 from collections.abc import Iterator
 
-from topology_api import Bolt, Context, Fields, Replay, Spout, Topology, TopologyBuilder, Tuple
+from topology_api import (
+    Bolt,
+    Context,
+    Fields,
+    Replay,
+    Spout,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
 
 
 class Numbers(Spout):
@@ -61,6 +72,14 @@ class Sink(Bolt):
 
     def cleanup(self) -> None:
         print("the bolt is cleaned up", flush=True)
+
+
+class Counts(StatefulBolt):
+    key = "number"
+    times = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.times.value += 1
 
 
 class Refuses(Bolt):
@@ -150,6 +169,13 @@ def built(spout: Spout, bolt: Bolt, conf: dict[str, object] | None = None) -> To
 
 def finite(count: str = "100") -> Topology:
     return built(Numbers(int(count)), Sink())
+
+
+def counts() -> Topology:
+    builder = TopologyBuilder("numbers")
+    builder.set_spout("source", Numbers(100))
+    builder.set_bolt("count", Counts(), parallelism=2).fields_grouping("source", "number")
+    return builder.build()
 
 
 def endless() -> Topology:

@@ -57,6 +57,18 @@ def test_trees_that_failed_for_good_are_counted_with_the_first_reason() -> None:
     )
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_tuples_that_a_bolt_with_epochs_gave_up_are_counted_too(tmp_path: Path, allowed: bool) -> None:
+    options = ["-o", f"topology.state.path=file://{tmp_path}", *(["--allow-failures"] if allowed else [])]
+    result = squall_run(topology("refuses"), "--json", *options)
+    summary = json.loads(result.stdout)
+    assert result.returncode == summary["exit_status"] == (0 if allowed else 1)
+    assert (summary["trees"]["failed"], summary["failed_in_bolts"], summary["dead_letters"]) == (0, 3, 3)
+    if not allowed:
+        said = "squall run: 3 tuples failed for good in bolts; the first: failed in work: ValueError: "
+        assert result.stderr.splitlines()[-1].startswith(said)
+
+
 def test_failures_can_be_allowed() -> None:
     result = squall_run(topology("refuses"), "--json", "--allow-failures")
     summary = json.loads(result.stdout)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
+from squall.dead_letters.letter import DeadLetter
 from squall.epoch_status import EpochStatus
 from squall.reports.error_reports import ErrorReport
 from squall.status import ComponentStatus, TopologyStatus
@@ -157,6 +158,45 @@ def test_the_summary_has_the_number_of_dead_letters_and_the_first_reasons() -> N
     ]
     assert as_json(found, 0, None)["dead_letters"] == 6
     assert "dead letter" not in "\n".join(plain(line) for line in summary_lines(ended("completed"), 100))
+
+
+def given_up(*errors: str) -> list[DeadLetter]:
+    """Letters of the bolt: its topology has epochs, so their trees are acked."""
+    failure = Failure("failed", "b", 1, "", 3)
+    return [
+        kept_letter(number, component="b", source="a", failure=replace(failure, error=text)).letter
+        for number, text in enumerate(errors)
+    ]
+
+
+def test_tuples_that_bolts_gave_up_fail_a_run_whose_trees_are_acked() -> None:
+    found = structs.replace(ended("completed"), letters=given_up("poison", "too late"))
+    reason = "2 tuples failed for good in bolts; the first: failed in b: poison"
+    assert exit_status(found, allow_failures=False) == (1, reason)
+    assert exit_status(found, allow_failures=True) == (0, None)
+    text = "\n".join(plain(line) for line in summary_lines(found, 100))
+    assert "  10 trees acked, 0 failed; 2 tuples failed for good in bolts" in text
+    summary = as_json(found, 1, reason)
+    assert summary["trees"] == {"acked": 10, "failed": 0, "left": 0, "replayed": 0}
+    assert (summary["failed_in_bolts"], summary["first_failure"]) == (2, "failed in b: poison")
+
+
+def test_letters_of_spouts_count_as_their_trees_only() -> None:
+    of_spout = [kept_letter(1, component="a").letter]
+    found = structs.replace(ended("completed", FAILED), letters=[*of_spout, *given_up("poison")])
+    _, reason = exit_status(found, allow_failures=False)
+    assert reason == (
+        "2 trees failed for good; the first: spout 'a', message id 4: failed in b[2]; 1 tuple failed for good in bolts; the "
+        "first: failed in b: poison"
+    )
+    assert as_json(found, 1, reason)["failed_in_bolts"] == 1
+
+
+def test_a_letter_that_an_earlier_run_has_left_fails_no_run_that_had_nothing_to_do() -> None:
+    parts = {"a": replace(SPOUT, emitted=0, acked=0), "b": replace(BOLT, executed=0, acked=0)}
+    status = TopologyStatus("t", "COMPLETED", parts, workers=0, error=None, epoch=EpochStatus(9, began=9))
+    found = Ended("completed", status, 1.0, letters=given_up("poison"), folder="/state/t")
+    assert exit_status(found, allow_failures=False) == (0, None)
 
 
 def test_json_is_valid_whatever_a_gauge_returns() -> None:

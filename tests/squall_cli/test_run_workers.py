@@ -55,6 +55,18 @@ def test_a_topology_completes_in_worker_processes_and_their_output_is_shown() ->
     assert texts.count("source[1]: the spout is closed") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["--workers", "2"], True), (["--workers", "2", "-o", "topology.state.path=null"], False), ([], False)],
+)
+def test_state_that_ends_with_a_worker_is_named_where_there_are_workers(
+    arguments: list[str], told: bool
+) -> None:
+    result = squall_run(topology("counts"), *arguments)
+    said = "'count': their state is in memory and ends with its worker: set topology.state.path"
+    assert (result.returncode, said in result.stderr) == (0, told), result.stderr
+
+
 def test_with_json_stdout_is_one_object_whatever_the_components_write() -> None:
     result = squall_run(topology("writes"), "--json", "--workers", "2")
     summary = json.loads(result.stdout)

@@ -124,6 +124,27 @@ def test_an_import_that_finds_nothing_is_named_with_advice(nimbus: TakingNimbus,
     assert f"{said}list it in --requirements" in again.stderr
 
 
+def test_state_that_ends_with_its_worker_is_named_unless_it_is_meant_so(
+    nimbus: TakingNimbus, project: Path
+) -> None:
+    code = TOPOLOGY.replace("import Fields", "import StatefulBolt, ValueState, Fields").replace(
+        "def topology",
+        "class Count(StatefulBolt):\n    key = 'word'\n    times = ValueState(int, default=0)\n"
+        "    def execute(self, tup): self.times.value += 1\n\ndef topology",
+    )
+    code = code.replace(
+        "    return builder",
+        "    builder.set_bolt('count', Count()).fields_grouping('words', 'word')\n    return builder",
+    )
+    (project / "my_words.py").write_text(code)
+    said = "'count': their state is in memory and ends with its worker: set topology.state.path"
+    assert said in submit(nimbus, project).stderr
+    meant = submit(nimbus, project, "--name", "meant", "-o", "topology.state.path=null")
+    assert meant.returncode == 0 and said not in meant.stderr
+    kept = submit(nimbus, project, "--name", "kept", "-o", f"topology.state.path=file://{project}/state")
+    assert kept.returncode == 0 and said not in kept.stderr
+
+
 def test_with_json_stdout_has_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
     done = submit(nimbus, project, "--json", "--", "other")
     assert done.returncode == 0

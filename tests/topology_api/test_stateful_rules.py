@@ -22,6 +22,7 @@ from topology_api import (
     Tuple,
     ValueState,
 )
+from topology_api.epoch_rules import memory_note, state_in_memory
 
 
 class Source(Spout):
@@ -187,6 +188,22 @@ def test_a_state_is_used_in_a_running_task_only() -> None:
     with pytest.raises(StateError, match="the state 'count' was used outside"):
         Good().count.value = 5
     assert isinstance(Good.count, ValueState)
+
+
+def test_state_in_memory_is_named_unless_a_setting_says_that_it_is_meant() -> None:
+    keeps: dict[str, dict[str, object]] = {
+        "a": {"class": "Words"},
+        "b": {"key": ["word"], "states": {}},
+        "c": {},
+        "d": {"states": {}},
+    }
+    assert state_in_memory(keeps, {"topology.state.path": None}, {}, {}) == ["b", "d"]
+    assert state_in_memory(keeps, {"topology.state.path": "file:///state"}, {}) == []
+    assert state_in_memory(keeps, {"topology.state.path": None}, {}, {"topology.state.path": None}) == []
+    assert memory_note(["b", "d"]) == (
+        "'b', 'd': their state is in memory and ends with its worker: set topology.state.path (docs/state.md), or set it to "
+        "null in the topology or by -o if that is meant"
+    )
 
 
 @pytest.mark.parametrize(

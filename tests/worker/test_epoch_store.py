@@ -161,3 +161,20 @@ def test_pauses_double_up_to_ten_seconds() -> None:
     attempts = Attempts(lambda: 0.0)
     pauses = [attempts.next_pause() for _ in range(9)]
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10.0, 10.0])
+
+
+@pytest.mark.parametrize("place", ["missing", "empty"])
+def test_where_an_epoch_was_committed_no_topology_begins_at_its_first_tuple(
+    tmp_path: Path, place: str
+) -> None:
+    """A file system that is not mounted leaves an empty folder, or none."""
+    if place == "empty":
+        (tmp_path / "words").mkdir(mode=0o700)
+    knowing = EpochFiles(f"file://{tmp_path}", "words", committed=7)
+    said = "the state of topology 'words' in .*words is gone, or not mounted on host .*: epoch 7 was committed there"
+    for _ in range(2):
+        with pytest.raises(FilesUnavailable, match=said):
+            knowing.records_after(0)
+    assert (tmp_path / "words").exists() == (place == "empty")
+    EpochFiles(f"file://{tmp_path}", "words").put_record(1, LEAD)
+    assert knowing.records_after(0) == [LEAD] and knowing.records_after(1) == []

@@ -27,6 +27,8 @@ class EpochOutcome(Struct, frozen=True):
     index: int
     kind: str
     value: Any
+    #: "topology/lineage" of the state that it was copied from; "": it is of this one. The outside knows it by these names.
+    origin: str = ""
 
 
 class AfterCommit:

@@ -48,7 +48,7 @@ from worker.epochs.messages import (
 )
 from worker.epochs.parking import Parked, Parking
 from worker.epochs.records import SnapshotFile
-from worker.epochs.sinks import Show, ShowAnswer, Showing
+from worker.epochs.sinks import ReadToken, Show, ShowAnswer, Showing
 from worker.epochs.snapshot_chain import SnapshotChain
 from worker.epochs.snapshot_files import SnapshotData, TaskSnapshot, link_to
 
@@ -469,11 +469,11 @@ class Participant:
         self.showing.answered(answer)
         return self.show()
 
-    def token_read(self, rewind: int, index: int, token: int | None) -> list[TaskEffect]:
+    def token_read(self, rewind: int, show: ReadToken, token: int | None) -> list[TaskEffect]:
         """The outside has answered a `ReadToken`; None: it failed."""
         if not self.is_current(rewind) or self.after_commit.running is None:
             return []
-        self.showing.token_read(index, token)
+        self.showing.token_read(show.index, token, show.origin)
         return self.show()
 
     def over(self, epoch: int) -> list[TaskEffect]:

@@ -8,6 +8,7 @@ Must not know: who writes records, where they are kept.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Final
 
@@ -21,6 +22,8 @@ from worker.routing.key_groups import GroupRange
 #: Why a log ends.
 COMPLETED: Final = "completed"
 KILLED: Final = "killed"
+#: The length of a lineage's name for the outside.
+LINEAGE_DIGITS: Final = 16
 
 
 class BadLog(ValueError):
@@ -163,6 +166,11 @@ def left_behind(newest: CommitRecord | None, tasks: Iterable[str]) -> dict[str, 
     here = {component_of(task) for task in tasks}
     there = newest.files if newest is not None else {}
     return {task: file for task, file in there.items() if component_of(task) not in here}
+
+
+def short_lineage(lineage: str) -> str:
+    """Return the name of a lineage for the outside: in tokens, names of files and ids of dead letters."""
+    return hashlib.sha256(lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
 
 
 def component_of(task: str) -> str:

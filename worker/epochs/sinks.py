@@ -6,6 +6,8 @@ log alone says.
 there and set. The token belongs to (lineage, component, index), also where a task of another index shows what was left by
 this one. If the answer is lost or the token is another one, the token is read: an epoch up to it is visible.
 **Dead letters** have ids; a letter with the same id replaces itself.
+What was copied from another state (`--state PATH`) is shown under the names that it has there: so it is visible once, whichever
+of the two topologies shows it first.
 Must not know: the outside, when an epoch counts.
 """
 
@@ -34,6 +36,8 @@ class CommitHandle(msgspec.Struct, frozen=True):
 
     epoch: int
     handle: Any
+    #: See `EpochOutcome`.
+    origin: str = ""
 
 
 class WriteRows(msgspec.Struct, frozen=True):
@@ -43,12 +47,14 @@ class WriteRows(msgspec.Struct, frozen=True):
     index: int
     rows: Any
     expected: int
+    origin: str = ""
 
 
 class ReadToken(msgspec.Struct, frozen=True):
     """Read the token of an index; 0 if there is none."""
 
     index: int
+    origin: str = ""
 
 
 class ShowLetters(msgspec.Struct, frozen=True):
@@ -56,6 +62,7 @@ class ShowLetters(msgspec.Struct, frozen=True):
 
     epoch: int
     letters: Any
+    origin: str = ""
 
 
 Show = CommitHandle | WriteRows | ReadToken | ShowLetters
@@ -75,8 +82,8 @@ class Showing:
 
     def __init__(self, after_commit: AfterCommit) -> None:
         self.after_commit = after_commit
-        #: The tokens as they were written or read last, by index.
-        self.tokens: dict[int, int] = {}
+        #: The tokens as they were written or read last, by index and origin.
+        self.tokens: dict[tuple[int, str], int] = {}
 
     def restore(self) -> None:
         """Begin again: the tokens have to be read."""
@@ -86,9 +93,9 @@ class Showing:
         """Return the next call to make; None if nothing is to be shown now. Answer it before the next step."""
         while (outcome := self.after_commit.next()) is not None:
             if outcome.kind == HANDLE:
-                return CommitHandle(outcome.epoch, outcome.value)
+                return CommitHandle(outcome.epoch, outcome.value, outcome.origin)
             if outcome.kind == LETTERS:
-                return ShowLetters(outcome.epoch, outcome.value)
+                return ShowLetters(outcome.epoch, outcome.value, outcome.origin)
             show = self.step_of_rows(outcome)
             if show is not None:
                 return show
@@ -97,17 +104,17 @@ class Showing:
 
     def step_of_rows(self, outcome: EpochOutcome) -> Show | None:
         """Return the next call for rows; None if they are visible already."""
-        token = self.tokens.get(outcome.index)
+        token = self.tokens.get((outcome.index, outcome.origin))
         if token is None:
-            return ReadToken(outcome.index)
+            return ReadToken(outcome.index, outcome.origin)
         if token >= outcome.epoch:
             return None
-        return WriteRows(outcome.epoch, outcome.index, outcome.value, token)
+        return WriteRows(outcome.epoch, outcome.index, outcome.value, token, outcome.origin)
 
-    def token_read(self, index: int, token: int | None) -> None:
+    def token_read(self, index: int, token: int | None, origin: str = "") -> None:
         """A token was read; None: the call failed."""
         if token is not None:
-            self.tokens[index] = token
+            self.tokens[index, origin] = token
         self.after_commit.failed()
 
     def answered(self, answer: ShowAnswer) -> None:
@@ -116,8 +123,8 @@ class Showing:
         assert outcome is not None
         if answer is ShowAnswer.DONE:
             if outcome.kind not in (HANDLE, LETTERS):
-                self.tokens[outcome.index] = outcome.epoch
+                self.tokens[outcome.index, outcome.origin] = outcome.epoch
             self.after_commit.confirmed()
         else:
-            self.tokens.pop(outcome.index, None)
+            self.tokens.pop((outcome.index, outcome.origin), None)
             self.after_commit.failed()

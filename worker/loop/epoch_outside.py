@@ -73,20 +73,28 @@ class EpochOutside:
             self.show_letters(task, rewind, show)
         elif isinstance(show, CommitHandle):
             assert isinstance(task, StagedSinkTask)
-            self.host.call_outside(task, partial(task.commit_handle, show, self.lineage, shown))
+            self.host.call_outside(
+                task, partial(task.commit_handle, show, self.names_of(task, show)[1], shown)
+            )
         else:
             assert isinstance(task, EpochSinkTask)
-            token = f"{task.context.topology}/{task.spec.id}/{show.index}/{self.lineage}"
+            topology, lineage = self.names_of(task, show)
+            token = f"{topology}/{task.spec.id}/{show.index}/{lineage}"
             if isinstance(show, ReadToken):
-                read = partial(self.token_read, task, rewind, show.index)
+                read = partial(self.token_read, task, rewind, show)
                 self.host.call_outside(task, partial(task.read_token, token, read))
             else:
                 self.host.call_outside(task, partial(task.write_rows, show, token, shown))
 
-    def token_read(self, task: EpochTask, rewind: int, index: int, number: int | None) -> None:
+    def names_of(self, task: EpochTask, show: Show) -> tuple[str, str]:
+        """Return the topology and the lineage by which the outside knows what is shown."""
+        topology, _, lineage = show.origin.rpartition("/")
+        return (topology, lineage) if show.origin else (task.context.topology, self.lineage)
+
+    def token_read(self, task: EpochTask, rewind: int, show: ReadToken, number: int | None) -> None:
         """The outside has said the number of a token, or not."""
         participant = self.participants()[task.id]
-        follow = partial(participant.token_read, rewind, index, number)
+        follow = partial(participant.token_read, rewind, show, number)
         self.follow_later(task, follow, answered=number is not None)
 
     def shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
@@ -119,7 +127,7 @@ class EpochOutside:
         letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
         # The process before this one may have kept them, without being able to say so.
         again = task.id not in self.showed_letters
-        kept = self.host.keep_letters(task, letters, self.lineage, again)
+        kept = self.host.keep_letters(task, letters, self.names_of(task, show)[1], again)
         if kept:
             self.showed_letters.add(task.id)
         self.shown(task, rewind, ShowAnswer.DONE if kept else ShowAnswer.UNKNOWN)

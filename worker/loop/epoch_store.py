@@ -28,6 +28,7 @@ from squall.stores.paths import LOCAL, TMP, check_path, folder_of, scheme_of
 from worker.epochs.log import PutAnswer
 from worker.epochs.records import CommitRecord, FloorRecord, LogRecord, SnapshotFile, decode_record
 from worker.epochs.snapshot_files import (
+    BadSnapshot,
     SnapshotData,
     SweepFiles,
     TaskSnapshot,
@@ -74,13 +75,14 @@ class EpochFiles:
     rows in it are pickled.
     """
 
-    def __init__(self, path: str, topology: str, webhdfs: str | None = None) -> None:
-        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java."""
+    def __init__(self, path: str, topology: str, webhdfs: str | None = None, committed: int = 0) -> None:
+        """`webhdfs`: where the NameNode of an hdfs:// path serves WebHDFS; None: it is reached by Java. `committed`: an epoch
+        that is known to be committed there, so that a missing log is that of another file system."""
         place = check_path(f"{path}/{topology}")
         self.is_local = scheme_of(place) == LOCAL
         #: For people: without the scheme if it is on this machine.
         self.folder = folder_of(place) if self.is_local else place
-        self.webhdfs = webhdfs
+        self.webhdfs, self.committed = webhdfs, committed
         self.opened: OpenStore | None = None
         #: What the present call does, or the last one did, for people.
         self.doing = ""
@@ -96,6 +98,8 @@ class EpochFiles:
 
     def open_local(self) -> OpenStore:
         """Make or check the folder on this machine."""
+        if self.committed and not os.path.lexists(self.folder):
+            raise self.gone()
         try:
             own_folder(Path(self.folder))
         except OSError as error:
@@ -104,6 +108,14 @@ class EpochFiles:
                 raise FilesRefused(f"{what}; {why_missing(Path(self.folder))}") from None
             raise translated(error, what) from error
         return open_store(self.folder)
+
+    def gone(self) -> FilesUnavailable:
+        """Return the error of a folder without the log that is known to be somewhere: no topology may begin there."""
+        return FilesUnavailable(
+            f"the state of topology {self.folder.rpartition('/')[2]!r} in {self.folder} is gone, or not mounted on host "
+            f"{socket.gethostname()}: epoch {self.committed} was committed there. Mount the file system, or bring the folder "
+            "back: the topology waits, and goes on then. To begin again without it, kill the topology and submit it again"
+        )
 
     def open_hdfs(self) -> OpenStore:
         """Make or check the folder on HDFS."""
@@ -134,6 +146,8 @@ class EpochFiles:
         trimmed. Raises BadLog, FilesError."""
         self.doing = f"reading the log in {self.folder}"
         found = carry_out(read_log(number), self.perform)
+        if self.committed and not (number or found):
+            raise self.gone()
         floor = next((each for each in found if isinstance(each, FloorRecord)), None)
         commits = [each for each in found if isinstance(each, CommitRecord)]
         if floor is not None and floor.commits and not commits:
@@ -225,7 +239,7 @@ class EpochFiles:
         if not self.files.exists(record_path(rewind)) and newest(self.numbers(FLOORS)) < rewind:
             raise FilesUnavailable(
                 f"{self.folder} on host {socket.gethostname()} has no {record_path(rewind)}, which another worker has written: "
-                "topology.state.path has to be a folder that all hosts share, or topology.workers 1"
+                "topology.state.path has to be a folder that all hosts share, or hdfs://host:port/folder"
             )
         return self.read_snapshots(files, wanted)
 
@@ -235,9 +249,15 @@ class EpochFiles:
         """Read the snapshots of a commit, with the files that they build upon; `wanted` as above. Raises BadSnapshot,
         FilesError."""
         labelled = wanted is not None
-        return map_concurrently(
-            lambda file: read_chain(file, self.read_bytes, wanted, labelled), files.values()
-        )
+        try:
+            return map_concurrently(
+                lambda file: read_chain(file, self.read_bytes, wanted, labelled), files.values()
+            )
+        except (BadSnapshot, AbsentFile) as error:
+            raise BadSnapshot(
+                f"{error} (in {self.folder}/{SNAPSHOTS}). Begin with an earlier epoch, --state @N: "
+                f"`squall state list {self.folder}` shows them"
+            ) from error
 
     def read_snapshot(self, file: SnapshotFile, labelled: bool = False) -> TaskSnapshot:
         """Read a snapshot, with the files that it builds upon. `labelled`: each part says which key groups it has. Raises

@@ -17,6 +17,7 @@ from typing import Any, Final
 from msgspec import structs
 
 from squall.dead_letters.letter import DeadLetter, shown_values
+from squall.reports.error_reports import STATE
 from squall.transport.frames import Control, EpochFrame, Unsent
 from topology_api import Failure, SquallError, StateError
 from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, named_groups
@@ -64,7 +65,7 @@ class EpochWorker(Worker):
     def __init__(self, plan: WorkerPlan, *args: Any, **kwargs: Any) -> None:
         super().__init__(plan, *args, **kwargs)
         name, conf = plan.topology.name, plan.conf
-        self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS])
+        self.files = EpochFiles(conf[STATE_PATH], name, conf[STATE_WEBHDFS], plan.committed)
         self.calls: StoreCalls = (
             InlineCalls(self.now) if self.inline else ThreadCalls(name, self.wake, self.now, self.files.close)
         )
@@ -238,7 +239,7 @@ class EpochWorker(Worker):
     def end(self, error: SquallError) -> None:
         """End this worker: it cannot go on."""
         row = min(self.plan.tasks)
-        report = make_report(self.plan.topology.name, row[1], row[0], "start", error, None, self.now())
+        report = make_report(self.plan.topology.name, row[1], row[0], STATE, error, None, self.now())
         self.take_reports([report])
         self.crash = self.crash or report
 

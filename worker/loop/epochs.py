@@ -8,7 +8,6 @@ Must not know: how tasks run, the coordinator, sockets.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -47,7 +46,7 @@ from worker.epochs.participant import (
     TaskEffect,
     WriteSnapshot,
 )
-from worker.epochs.records import SnapshotFile
+from worker.epochs.records import SnapshotFile, short_lineage
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.loop.cycle_input import CycleInput, closes_cycle
 from worker.loop.epoch_activity import EpochActivity
@@ -68,8 +67,6 @@ from worker.tasks.unsent_rows import LostRow, give_up_row, rows_in_outboxes
 
 _log = logging.getLogger(__name__)
 
-#: The length of a lineage's name in tokens.
-LINEAGE_DIGITS: Final = 16
 #: The source of a marker in an inbox.
 NO_SOURCE: Final = Source("", 0, "", ())
 
@@ -396,7 +393,7 @@ class Epochs:
         """Note what a message says about all tasks."""
         if isinstance(message, RestoreTask):
             self.counts, self.groups = message.counts, message.groups
-            self.outside.lineage = hashlib.sha256(message.lineage.encode()).hexdigest()[:LINEAGE_DIGITS]
+            self.outside.lineage = short_lineage(message.lineage)
         elif isinstance(message, BeginEpochEnd):
             self.activity.epoch_ends()
             if self.ending is None or self.ending[0] != message.epoch:

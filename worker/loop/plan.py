@@ -52,6 +52,8 @@ class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
     returns: int = 0
     #: The epoch with which this submission begins; None: the last commit.
     state_start: StateStart | None = None
+    #: An epoch that is committed at the path of the state, so that there is a log; 0: none is known to be.
+    committed: int = 0
     #: Into how many groups the keys of stateful bolts were divided at the last commit, if the configuration names no number; 0:
     #: it is not known, or they were not.
     groups: int = 0

@@ -7,11 +7,14 @@ Must not know: coordinators, tasks.
 
 from __future__ import annotations
 
+from msgspec.structs import replace as replaced
+
+from squall.cluster.registry import name_of
 from squall.packages.state_paths import StateStart
 from squall.stores.opening import default_webhdfs, open_state
 from squall.stores.paths import authority_of, check_path
 from topology_api import SquallError
-from worker.epochs.records import CommitRecord, SnapshotFile
+from worker.epochs.records import CommitRecord, SnapshotFile, short_lineage
 from worker.epochs.snapshot_files import encode_snapshot
 from worker.epochs.trimming import LOG
 from worker.loop.committed_state import CommittedState
@@ -26,6 +29,9 @@ def fetch_start(files: EpochFiles, start: StateStart, groups: int | None) -> Com
 
     `groups`: into how many groups the topology divides keys; None: into as many as the other one. If the other one has another
     number, the copies are as if they had none: each task then finds its keys among all.
+
+    The copies hold what the other topology was about to show of this epoch, or has shown: they say whose it is, so that it is
+    visible once.
     """
     source = source_of(files, start)
     if source is None:
@@ -33,14 +39,20 @@ def fetch_start(files: EpochFiles, start: StateStart, groups: int | None) -> Com
             f"--state {start}: this host finds no state of a topology at {start.path}: give the topology's folder below "
             "its topology.state.path, which all hosts must see"
         )
-    content = CommittedState(source).read(start.epoch)
-    record = content.epoch.record
+    state = CommittedState(source)
+    content = state.read(start.epoch)
+    record, version = content.epoch.record, content.epoch.version
+    topology = name_of(version) if version else source.folder.rpartition("/")[2]
+    origin = f"{topology}/{short_lineage(state.view().lineage)}"
     same = groups in (None, record.groups)
     copies: dict[str, SnapshotFile] = {}
     for task, (there, _) in content.files.items():
         snapshot = content.snapshot(task, labelled=same)
         if snapshot is None:
             raise SquallError(f"--state {start}: {'; '.join(content.damaged)}")
+        snapshot.outcomes = [
+            each if each.origin else replaced(each, origin=origin) for each in snapshot.outcomes
+        ]
         # A whole one, also if it was several files.
         file, data = encode_snapshot(snapshot, there.groups if same else None)
         name = f"{snapshot.epoch}-0-{file.digest[:DIGEST_DIGITS]}-{task.replace('/', '.')}"

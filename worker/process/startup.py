@@ -14,6 +14,7 @@ from squall.cluster.records import Placement
 from squall.transport.exchange import PeerPlace
 from squall.values import Keys
 from squall.worker_files import (
+    COMMITTED,
     KEYS,
     RETURNS,
     SCRATCH,
@@ -115,6 +116,7 @@ def plan_of(orders: Orders, topology: Topology, directory: str) -> WorkerPlan:
         topology_id=orders.topology_id,
         returns=int(orders.conf.get(RETURNS, 0)),
         state_start=state_start(orders),
+        committed=int(orders.conf.get(COMMITTED, 0)),
         linked=False,
     )
 

@@ -100,6 +100,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "ended_by": TEXT,
         "returns": st.integers(0),
         "state_start": TEXT,
+        "committed": st.integers(0),
     },
     VersionRecord: {
         "id": TEXT,
@@ -227,6 +228,7 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
         "ended_by",
         "returns",
         "state_start",
+        "committed",
     )
     if field not in later and data.draw(st.booleans()):
         del body[field]
