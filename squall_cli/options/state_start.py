@@ -56,8 +56,8 @@ def what_comes_again(start: str, topology: Topology | None) -> str:
         return own_state
     if wanted.epoch is None:
         return (
-            f"{own_state}: what was shown up to this epoch is not shown again; if that topology still runs, {listed(sinks)} show "
-            "again what it shows after it"
+            f"{own_state}: what was shown up to this epoch is not shown again; if that topology still runs, {listed(sinks)} "
+            "show again what it shows after it"
         )
     return f"{own_state}: {again}, and {listed(sinks)} show again what was shown of later epochs"
 
