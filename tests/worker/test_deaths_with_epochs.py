@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,6 +22,11 @@ from tests.worker.deadly_story import (
     Story,
 )
 from topology_api import Context, Fields, Replay, RewindableSpout
+from topology_api.tuples import UNTRACKED
+from worker.epochs.parking import Parked
+from worker.tasks.parked_verdicts import replay_before
+from worker.tracking.ids import first_root
+from worker.tracking.replay_policy import Replays
 
 
 class SixtyAgain(RewindableSpout):
@@ -69,3 +75,23 @@ def test_a_tuple_that_kills_its_worker_is_a_letter_of_its_bolt(
     assert str(letter.failure.error).startswith("died of SIGSEGV")
     [report] = story.reports()
     assert "has not executed a tuple" in report and f"number={KILLER}" in report
+
+
+def test_whether_a_tuple_is_given_up_is_said_by_the_spout_of_its_tree() -> None:
+    spouts = {"sure": Replay(max_attempts=None), "some": Replay(max_attempts=3)}
+    epochs = SimpleNamespace(replays=Replays.of(spouts), names={4: "sure/0", 7: "some/1", 9: "store/0"})
+    task: Any = SimpleNamespace(epochs=epochs, trying=None)
+
+    def attempts(root: int, source: str, parked: Parked | None = None) -> int | None:
+        tup: Any = SimpleNamespace(_root=root, _source=SimpleNamespace(component=source))
+        task.tries = {} if parked is None else {id(tup): parked}
+        return replay_before(task, tup).max_attempts
+
+    assert attempts(first_root(4, 1), "split") is None
+    assert attempts(first_root(7, 1), "split") == 3
+    assert attempts(UNTRACKED, "some") == 3
+    assert attempts(UNTRACKED, "split") is None, "of several spouts, the one with the most attempts"
+    again = Parked(["split", 2, "default", b"", {"spout": "some"}], 1, 0.0)
+    assert attempts(UNTRACKED, "split", again) == 3
+    task.trying = again
+    assert attempts(UNTRACKED, "split") == 3
