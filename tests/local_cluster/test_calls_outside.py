@@ -12,24 +12,16 @@ import pytest
 
 from local_cluster import LocalCluster
 from tests.local_cluster.words_with_state import eventually
-from topology_api import Context, Fields, RewindableSpout, StagedSink, TokenSink, TopologyBuilder, Tuple
+from tests.rewinding_spout import FromPosition
+from topology_api import Context, Fields, StagedSink, TokenSink, TopologyBuilder, Tuple
 from topology_api.errors import TopologyFailed
 
 #: Seconds after which a call that should have gone on long ago goes on.
 CAP = 60.0
 
 
-class Numbers(RewindableSpout):
+class Numbers(FromPosition):
     outputs = Fields("number")
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float:
         self.at += 1

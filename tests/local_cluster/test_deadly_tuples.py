@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from tests.rewinding_spout import FromPosition
 from topology_api import (
     BatchBolt,
     Bolt,
-    Context,
     Fields,
     Replay,
-    RewindableSpout,
     Spout,
     Topology,
     TopologyBuilder,
@@ -75,19 +74,10 @@ class NeedsMemoryAt(BatchBolt):
             bytearray(1 << 60)
 
 
-class Again(RewindableSpout):
+class Again(FromPosition):
     """The same numbers, for a topology with state."""
 
     outputs = Fields("number")
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> None:
         self.emit((self.at,), message_id=self.at)

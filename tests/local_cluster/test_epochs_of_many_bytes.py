@@ -10,9 +10,9 @@ import pytest
 from local_cluster import LocalCluster
 from squall.stores.local import LocalFiles
 from tests.flaky_files import FlakyFiles
+from tests.rewinding_spout import FromPosition
 from topology_api import (
     Fields,
-    RewindableSpout,
     Spout,
     StagedSink,
     TokenSink,
@@ -30,20 +30,11 @@ TOTAL = 5 * MANY
 MORE = 60
 
 
-class Large(RewindableSpout):
+class Large(FromPosition):
     outputs = Fields("number", "text")
 
     def __init__(self, total: int = TOTAL) -> None:
         self.total = total
-
-    def open(self, context: object) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float:
         if self.at < self.total:

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from local_cluster import LocalCluster
+from tests.rewinding_spout import FromPosition
 from topology_api import (
     Bolt,
-    Context,
     Fields,
     Replay,
-    RewindableSpout,
     StatefulBolt,
     TopologyBuilder,
     Tuple,
@@ -25,22 +24,13 @@ ONCE, FIVE_TIMES = (
 )
 
 
-class One(RewindableSpout):
+class One(FromPosition):
     """Emits its name once."""
 
     outputs = Fields("name")
 
     def __init__(self, name: str, replay: Replay | None, tracked: bool = True) -> None:
         self.name, self.replay, self.tracked = name, replay, tracked
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float | None:
         if not self.at:

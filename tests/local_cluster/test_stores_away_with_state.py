@@ -27,11 +27,11 @@ from tests.local_cluster.failing_stores import (
     WritesBatchesPickily,
     away,
 )
+from tests.rewinding_spout import FromPosition
 from topology_api import (
     Context,
     Fields,
     Replay,
-    RewindableSpout,
     StatefulBolt,
     Topology,
     TopologyBuilder,
@@ -40,7 +40,7 @@ from topology_api import (
 )
 
 
-class Source(RewindableSpout):
+class Source(FromPosition):
     """Emits 0 … count-1, one each `every` seconds."""
 
     outputs = Fields("value")
@@ -48,15 +48,6 @@ class Source(RewindableSpout):
     def __init__(self, count: int, every: float, replay: Replay | None = None, ends: bool = True) -> None:
         self.count, self.every, self.ends = count, every, ends
         self.replay = replay or Replay()
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float:
         if self.at < self.count:

@@ -18,8 +18,9 @@ from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.database import RowRefused
 from squall_io.sql.values import value_problem
+from tests.rewinding_spout import FromPosition
 from tests.sql_servers import PostgreSQL, postgresql_server
-from topology_api import Context, Fields, InvalidConfig, RewindableSpout, SquallError, TopologyBuilder
+from topology_api import Fields, InvalidConfig, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
 #: Ends at once after the rows were inserted, before they are committed.
@@ -119,17 +120,8 @@ def test_a_topology_without_a_state_path_writes_each_row(url: str) -> None:
     assert written(url) == rows
 
 
-class Orders(RewindableSpout):
+class Orders(FromPosition):
     outputs = Fields("id", "price")
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float:
         if self.at < 200:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.rewinding_spout import FromPosition
 from tests.worker.deadly_story import (
     APART,
     CONF,
@@ -21,7 +22,7 @@ from tests.worker.deadly_story import (
     DiesRich,
     Story,
 )
-from topology_api import Context, Fields, Replay, RewindableSpout
+from topology_api import Fields, Replay
 from topology_api.tuples import UNTRACKED
 from worker.epochs.parking import Parked
 from worker.tasks.parked_verdicts import replay_before
@@ -29,20 +30,11 @@ from worker.tracking.ids import first_root
 from worker.tracking.replay_policy import Replays
 
 
-class SixtyAgain(RewindableSpout):
+class SixtyAgain(FromPosition):
     """60 numbers, by position."""
 
     outputs = Fields("number")
     replay = Replay(max_attempts=3, first_delay=1.0, max_delay=1.0)
-
-    def open(self, context: Context) -> None:
-        self.at = 0
-
-    def position(self) -> int:
-        return self.at
-
-    def rewind(self, position: int | None) -> None:
-        self.at = position or 0
 
     def next_tuple(self) -> float:
         if self.at < COUNT:
