@@ -69,7 +69,9 @@ def spout_tasks(
 def of_bolt(letter: LetterEntry, components: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether a letter is of a bolt, by the components as they are described now."""
     described = components.get(letter.component)
-    return described is not None and described["kind"] == "bolt" and not letter.message_id
+    return (
+        described is not None and described["kind"] == "bolt" and bool(letter.source or not letter.message_id)
+    )
 
 
 def problem_at_bolt(letter: LetterEntry, components: Mapping[str, Mapping[str, Any]]) -> str:

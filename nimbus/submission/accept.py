@@ -35,6 +35,7 @@ from squall.cluster.records import SetOptions, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
 from topology_api.errors import InvalidConfig, NameTaken
+from topology_api.options import NOT_REPEATED
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import typed
 
@@ -158,7 +159,10 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         state=ACTIVE if submission.active else INACTIVE,
         previous=None,
         conf=dict(submission.conf),
-        component_confs={component: dict(own) for component, own in submission.component_confs.items()},
+        component_confs={
+            component: {key: value for key, value in own.items() if key not in NOT_REPEATED}
+            for component, own in submission.component_confs.items()
+        },
         tasks=number_tasks(submission.topology, submission.options.parallelism),
         version=0,
         deadline=None,

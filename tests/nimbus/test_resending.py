@@ -11,6 +11,7 @@ from msgspec.structs import replace as with_fields
 from nimbus.placement.resending import (
     Recipient,
     SpoutTasks,
+    of_bolt,
     problem_at_bolt,
     problem_with,
     recipient_of,
@@ -133,3 +134,22 @@ def test_the_fields_of_a_letter_of_a_bolt_are_matched_by_name(now: list[str], wh
     described = {"count": bolt, "lines": {**SPOUT, "outputs": {"default": {"fields": now, "direct": False}}}}
     letter = with_fields(LETTER, component="count", source="lines")
     assert problem_at_bolt(letter, described) == why
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_of_bolt"),
+    [
+        ({"source": "lines", "message_id": "7"}, True),
+        ({"source": "lines", "message_id": ""}, True),
+        ({"source": "", "message_id": ""}, True),
+        # The component was a spout when it emitted this.
+        ({"source": "", "message_id": "7"}, False),
+    ],
+)
+def test_a_letter_is_of_a_bolt_by_its_source_or_if_no_message_id_stands_behind_it(
+    fields: dict[str, str], is_of_bolt: bool
+) -> None:
+    letter = with_fields(LETTER, component="count", **fields)
+    assert of_bolt(letter, {"count": {"kind": "bolt"}}) is is_of_bolt
+    assert not of_bolt(letter, {"count": {"kind": "spout"}})
+    assert not of_bolt(letter, {})
