@@ -82,8 +82,8 @@ def state_in_memory(
 def memory_note(bolts: Sequence[str]) -> str:
     """Return what to know of these bolts."""
     return (
-        f"{listed(bolts)}: their state is in memory and ends with its worker: set {STATE_PATH} (docs/state.md), or set it to "
-        "null in the topology or by -o if that is meant"
+        f"the state of {listed(bolts)} is in memory and ends with its worker: set {STATE_PATH} (docs/state.md); "
+        "if that is meant, set it to null in the topology or by -o"
     )
 
 

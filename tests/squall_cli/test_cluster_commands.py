@@ -128,11 +128,11 @@ def test_status_shows_components_workers_errors_and_notes(nimbus: FakeNimbus, ru
 
 
 def test_status_names_the_bolts_whose_state_ends_with_their_worker(nimbus: FakeNimbus, run: Squall) -> None:
-    said = "their state is in memory and ends with its worker: set topology.state.path"
+    said = "is in memory and ends with its worker: set topology.state.path"
     assert said not in run("status word_count").stdout
     nimbus.topologies["word_count"]["state_in_memory"] = ["count"]
     shown = " ".join(run("status word_count").stdout.split())
-    assert f"'count': {said}" in shown
+    assert f"the state of 'count' {said}" in shown
 
 
 def test_status_shows_the_time_in_the_state_and_the_time_of_submission(

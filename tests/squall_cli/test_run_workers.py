@@ -63,7 +63,7 @@ def test_state_that_ends_with_a_worker_is_named_where_there_are_workers(
     arguments: list[str], told: bool
 ) -> None:
     result = squall_run(topology("counts"), *arguments)
-    said = "'count': their state is in memory and ends with its worker: set topology.state.path"
+    said = "the state of 'count' is in memory and ends with its worker: set topology.state.path"
     assert (result.returncode, said in result.stderr) == (0, told), result.stderr
 
 

@@ -137,7 +137,7 @@ def test_state_that_ends_with_its_worker_is_named_unless_it_is_meant_so(
         "    builder.set_bolt('count', Count()).fields_grouping('words', 'word')\n    return builder",
     )
     (project / "my_words.py").write_text(code)
-    said = "'count': their state is in memory and ends with its worker: set topology.state.path"
+    said = "the state of 'count' is in memory and ends with its worker: set topology.state.path"
     assert said in submit(nimbus, project).stderr
     meant = submit(nimbus, project, "--name", "meant", "-o", "topology.state.path=null")
     assert meant.returncode == 0 and said not in meant.stderr

@@ -201,8 +201,8 @@ def test_state_in_memory_is_named_unless_a_setting_says_that_it_is_meant() -> No
     assert state_in_memory(keeps, {"topology.state.path": "file:///state"}, {}) == []
     assert state_in_memory(keeps, {"topology.state.path": None}, {}, {"topology.state.path": None}) == []
     assert memory_note(["b", "d"]) == (
-        "'b', 'd': their state is in memory and ends with its worker: set topology.state.path (docs/state.md), or set it to "
-        "null in the topology or by -o if that is meant"
+        "the state of 'b', 'd' is in memory and ends with its worker: set topology.state.path (docs/state.md); "
+        "if that is meant, set it to null in the topology or by -o"
     )
 
 
