@@ -13,7 +13,10 @@ from contextlib import suppress
 from random import Random
 from typing import Any, Final
 
+import pytest
+
 from squall.stores.files import Files, FilesError, FilesUnavailable
+from squall.stores.local import LocalFiles
 
 WRITES: Final = ("put_if_absent", "replace", "move_if_absent", "delete")
 
@@ -71,3 +74,15 @@ class FlakyFiles:
     def _fail(self, name: str) -> Any:
         self.failed.append(name)
         raise FilesUnavailable(f"cannot {name}: the server has not answered in time")
+
+
+def state_on_flaky_files(monkeypatch: pytest.MonkeyPatch, *chance: Any) -> list[FlakyFiles]:
+    """Let topologies keep their state in flaky files, and return these, as they are opened. `chance`: see `FlakyFiles`."""
+    opened: list[FlakyFiles] = []
+
+    def open_flaky(path: str, **_: Any) -> FlakyFiles:
+        opened.append(FlakyFiles(LocalFiles(path), *chance))
+        return opened[-1]
+
+    monkeypatch.setattr("worker.loop.epoch_store.open_store", open_flaky)
+    return opened

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
-from squall.stores.local import LocalFiles
-from tests.flaky_files import FlakyFiles
+from tests.flaky_files import FlakyFiles, state_on_flaky_files
 from tests.rewinding_spout import FromPosition
 from topology_api import (
     Fields,
@@ -121,14 +120,7 @@ def outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def stores(monkeypatch: pytest.MonkeyPatch) -> list[FlakyFiles]:
-    made: list[FlakyFiles] = []
-
-    def open_flaky(path: str, **_: Any) -> FlakyFiles:
-        made.append(FlakyFiles(LocalFiles(path)))
-        return made[-1]
-
-    monkeypatch.setattr("worker.loop.epoch_store.open_store", open_flaky)
-    return made
+    return state_on_flaky_files(monkeypatch)
 
 
 def to_sink(spout: Spout, sink: TokenSink | StagedSink) -> Topology:

@@ -14,7 +14,7 @@ import pytest
 from local_cluster import LocalCluster
 from squall.stores import local
 from squall.stores.local import LocalFiles
-from tests.flaky_files import FlakyFiles
+from tests.flaky_files import state_on_flaky_files
 from tests.local_cluster.words_with_state import (
     Count,
     ForwardWithoutIds,
@@ -45,13 +45,7 @@ def test_answers_that_are_lost_late_or_given_twice_change_no_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     draw = random.Random(seed)
-    stores: list[FlakyFiles] = []
-
-    def flaky(path: str, **_: Any) -> FlakyFiles:
-        stores.append(FlakyFiles(LocalFiles(path), draw, 0.25))
-        return stores[-1]
-
-    monkeypatch.setattr("worker.loop.epoch_store.open_store", flaky)
+    stores = state_on_flaky_files(monkeypatch, draw, 0.25)
     total = 400
     for start in range(4):
         conf = conf_at(tmp_path, **{"topology.workers": draw.choice([1, 2, 3])})
@@ -72,13 +66,7 @@ def test_answers_that_are_lost_late_or_given_twice_change_no_count(
 def test_while_the_store_is_away_spouts_pause_at_the_limit_and_then_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stores: list[FlakyFiles] = []
-
-    def open_flaky(path: str, **_: Any) -> FlakyFiles:
-        stores.append(FlakyFiles(LocalFiles(path)))
-        return stores[-1]
-
-    monkeypatch.setattr("worker.loop.epoch_store.open_store", open_flaky)
+    stores = state_on_flaky_files(monkeypatch)
     conf = conf_at(tmp_path, **{"topology.epoch.uncommitted": 100, "topology.workers": 2})
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words(Words(1_000, 100), Pass(), Count()), conf)
@@ -109,13 +97,7 @@ def test_while_the_store_is_away_spouts_pause_at_the_limit_and_then_go_on(
 def test_spouts_whose_tuples_have_no_message_ids_pause_at_the_limit_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spout: Spout
 ) -> None:
-    stores: list[FlakyFiles] = []
-
-    def open_flaky(path: str, **_: Any) -> FlakyFiles:
-        stores.append(FlakyFiles(LocalFiles(path)))
-        return stores[-1]
-
-    monkeypatch.setattr("worker.loop.epoch_store.open_store", open_flaky)
+    stores = state_on_flaky_files(monkeypatch)
     conf = conf_at(tmp_path, **{"topology.epoch.uncommitted": 100, "topology.workers": 2})
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words(spout, Pass(), Count()), conf)

@@ -93,11 +93,14 @@ def test_one_worker_needs_a_shared_folder_too_since_another_host_may_start_it_ag
         client.post("checks", at_a_path(1))
 
 
-def test_a_path_elsewhere_asks_no_host(hosts: Hosts, client: Client) -> None:
+def test_a_path_elsewhere_asks_no_host(hosts: Hosts, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(FolderProbes, "answer", lambda _, step, __: asked.append(step))
     for name in ("s1", "s2"):
         hosts.add(name)
     client.post("checks", at_a_path(path="hdfs://host:9000/state"))
     client.post("checks", submission(words(conf={"topology.workers": 2})))
+    assert asked == []
 
 
 def test_a_supervisor_that_does_not_answer_is_named_and_refuses_nothing(

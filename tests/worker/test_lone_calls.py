@@ -48,20 +48,34 @@ def test_a_lone_call_waits_for_the_others_and_the_next_ones_wait_for_it() -> Non
 
 
 def test_calls_run_beside_each_other_otherwise() -> None:
-    calls = LoneCalls()
-    for _ in range(3):
-        calls.enter(False, 0.0)
-    for _ in range(3):
+    calls, meet = LoneCalls(), threading.Barrier(3)
+
+    def neighbour() -> None:
+        calls.enter(False, CAP)
+        meet.wait(CAP)
         calls.leave(False)
 
+    for thread in [in_a_thread(neighbour) for _ in range(3)]:
+        thread.join(CAP)
+        assert not thread.is_alive()
+    assert not meet.broken
 
-def test_patience_ends() -> None:
-    calls = LoneCalls()
+
+def test_patience_ends_and_what_has_begun_without_it_is_counted() -> None:
+    calls, began = LoneCalls(), threading.Event()
     calls.enter(False, 0.0)
     calls.enter(True, 0.01)
     calls.enter(False, 0.01)
+
+    def suspect() -> None:
+        calls.enter(True, CAP)
+        began.set()
+        calls.leave(True)
+
+    thread = in_a_thread(suspect)
+    for alone in (False, True):
+        calls.leave(alone)
+        assert not began.wait(0.02)
     calls.leave(False)
-    calls.leave(True)
-    calls.leave(False)
-    calls.enter(True, 0.0)
-    calls.leave(True)
+    assert began.wait(CAP)
+    thread.join(CAP)
