@@ -156,6 +156,7 @@ class SupervisorDaemon:
                 url=self.url,
                 versions=own_versions(),
                 resources=resources(),
+                state_folder=self._directories.make_kept_state(),
             ),
             registry,
             self._link,

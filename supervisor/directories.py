@@ -7,6 +7,7 @@
   suspects.json         the tuples in whose calls its workers have died on this host (see `squall.suspects`)
   workers/<worker>/     files between supervisor and worker (see `squall.worker_files`)
     process.json        the process that the supervisor started there; only the supervisor uses this file
+<state>/kept/<name>/    what a topology keeps that names no place for it; no supervisor reads or removes it
 ```
 
 Directories have mode 0700, keys 0600. Names are quoted as in the store. A name that is too long for a file system is shortened,
@@ -20,6 +21,7 @@ import hashlib
 import logging
 import os
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +45,8 @@ _log = logging.getLogger(__name__)
 PROCESS: Final = "process.json"
 #: The folder of the dead letters in a supervisor's state directory.
 LETTERS: Final = "letters"
+#: The folder there for the state of topologies that name no place for it. No supervisor looks into it or removes anything.
+KEPT_STATE: Final = "kept"
 
 #: Files of one process, which the next process in the directory must not use.
 _TALK: Final = (
@@ -96,6 +100,7 @@ class Directories:
         self.root = Path(os.path.abspath(state)) / "topologies"
         #: The dead letters of all topologies; see `squall.dead_letters.folder`.
         self.letters = Path(os.path.abspath(state)) / LETTERS
+        self._kept_state = Path(os.path.abspath(state)) / KEPT_STATE
         self._own_work = own_work
         self._remove = remove
 
@@ -104,6 +109,12 @@ class Directories:
         where = self.root.parent
         make_private_folder(where)
         return state_mark(where)
+
+    def make_kept_state(self) -> str:
+        """Make the folder for the state of topologies that name no place, and return its path."""
+        with suppress(OSError):  # such as a full disk: the workers make it, or say why not
+            make_private_folder(self._kept_state)
+        return str(self._kept_state)
 
     def topology(self, topology_id: str) -> Path:
         """Return the directory of a topology."""

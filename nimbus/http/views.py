@@ -171,6 +171,7 @@ class Views:
                 workers=sorted(workers.get(supervisor.id, []), key=lambda worker: worker.slot),
                 cannot_start=supervisor.cannot_start,
                 connections_closed=dict(supervisor.connections_closed),
+                state_folder=supervisor.state_folder,
             )
             for supervisor in self.registry.all_supervisors()
         ]

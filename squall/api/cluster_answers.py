@@ -96,7 +96,8 @@ class SlotEntry(Struct, frozen=True):
 
 class SupervisorEntry(Struct, frozen=True):
     """One supervisor and its workers. `cannot_start`: why its host cannot start workers at the moment; "": it can.
-    `connections_closed`: how many connections to it were closed since it started because there were too many, by reason."""
+    `connections_closed`: how many connections to it were closed since it started because there were too many, by reason.
+    `state_folder`: where on its host topologies keep their state if they name no place; "": not known."""
 
     id: str
     host: str
@@ -109,6 +110,7 @@ class SupervisorEntry(Struct, frozen=True):
     workers: list[SlotEntry]
     cannot_start: str = ""
     connections_closed: dict[Annotated[str, Meta(title="reason")], int] = {}
+    state_folder: str = ""
 
     @property
     def takes_workers(self) -> bool:

@@ -51,6 +51,7 @@ _LATER = (
     "returns",
     "state_start",
     "committed",
+    "state_folder",
 )
 
 
@@ -204,6 +205,9 @@ class SupervisorRecord(Struct, frozen=True):
     #: How many connections its HTTP server has closed since it started because there were too many, by reason (the names of
     #: `squall.http.admission`). Records of an earlier release lack this field.
     connections_closed: Mapping[str, int] = {}
+    #: The folder on its host in which topologies keep their state if they name no place; "": none. Records of an
+    #: earlier release lack this field.
+    state_folder: str = ""
 
 
 class NimbusRecord(Struct, frozen=True):

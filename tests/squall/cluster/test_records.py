@@ -133,6 +133,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "resources": st.dictionaries(TEXT, NUMBERS, max_size=2),
         "cannot_start": TEXT,
         "connections_closed": st.dictionaries(TEXT, st.integers(0), max_size=2),
+        "state_folder": TEXT,
     },
     NimbusRecord: {
         "id": TEXT,
