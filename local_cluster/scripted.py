@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from topology_api import Context, Fields, InvalidConfig, InvalidTopology, Spout, Topology
+from topology_api.epoch_rules import REQUIRE
 from topology_api.fields import DEFAULT_STREAM
-from topology_api.guarantees import REQUIRE
 from topology_api.packing import pack
 from topology_api.topology import ComponentSpec
 from topology_api.values import MAX_SECONDS, number_problem

@@ -31,7 +31,7 @@ from supervisor.exits import Exit
 from supervisor.plan import Key
 from supervisor.process_host import Recovered
 from topology_api import Topology
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import state_path
 from topology_api.letter_streams import with_letter_streams
 from worker.loop.peers import waiting_in
 from worker.loop.plan import WorkerPlan
@@ -134,7 +134,7 @@ class VirtualHost:
         """See `ProcessHost`. No files are fetched: the topology is read from the store."""
         if record.id not in self.topologies:
             topology = get_bundle(self.store, record.id)
-            if record.conf.get(STATE_PATH) is not None:
+            if state_path(record.conf) is not None:
                 topology = with_letter_streams(topology)
             streams = Streams(topology, {row.task: row.component for row in record.tasks})
             loopback = Loopback(streams, self.settings.encoded, str(record.conf["topology.transport.codec"]))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall.stores.paths import InvalidPath, check_path
 from topology_api import storm_options
-from topology_api.epoch_rules import STATE_PATH, epoch_problems
+from topology_api.epoch_rules import STATE_PATH, epoch_problems, is_auto, state_path
 from topology_api.errors import InvalidConfig
 from topology_api.options import OPTIONS, PREFIXES, Scope, defaults, json_copy, problems_of, without_daemons
 from topology_api.wording import listed, nearest, shown, typed
@@ -220,6 +220,9 @@ def merged(
         for component in topology.components
     }
     whole = json_copy({**ground, **overrides.topology})
+    if local and is_auto(whole):  # there is no cluster whose folder could outlive the run
+        for conf in (whole, *of_components.values()):
+            conf[STATE_PATH] = None
     found = place_problems(whole)
     if judged:
         # Commands without a topology start faster without it.
@@ -233,7 +236,7 @@ def merged(
 
 def place_problems(conf: Mapping[str, object]) -> list[str]:
     """Return why there cannot be a store at `topology.state.path`; nothing is asked."""
-    path = conf[STATE_PATH]
+    path = state_path(conf)
     if not isinstance(path, str):
         return []
     try:

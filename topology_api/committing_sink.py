@@ -21,9 +21,13 @@ class CommittingSink(BatchBolt):
     they use: the rows come as an argument. All other calls are made one after the other, in one thread: `prepare`, then those
     that write, stage, commit or abort, then `cleanup`. With `threaded = False`, and in simulated time, no call is made beside
     another one; without `topology.state.path` all are made in one thread.
+
+    keeps_by_default: whether the sink is a reason for a topology to keep its state where `topology.state.path` is auto. False
+        for a sink whose commits cost more than rows that are there twice after a failure.
     """
 
     threaded = True
+    keeps_by_default: bool = True
 
     def row(self, tup: Tuple) -> Any:
         """Return the row to write for a tuple: any value that can be pickled. Raise FailTuple for a tuple that makes no row.

@@ -1,10 +1,14 @@
-"""What a topology with `topology.state.path` may contain. Returns problems as texts. Must not know: how state is kept."""
+"""Which topologies keep their state at `topology.state.path`, and what they may contain. Returns problems as texts.
+
+Must not know: how state is kept, which place `auto` stands for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
+from topology_api.state_places import AUTO
 from topology_api.wording import listed
 
 if TYPE_CHECKING:
@@ -15,35 +19,66 @@ STATE_PATH: Final = "topology.state.path"
 STATE_WEBHDFS: Final = "topology.state.webhdfs"
 STATE_GROUPS: Final = "topology.state.groups"
 ACKING: Final = "topology.acking"
+REQUIRE: Final = "topology.require"
 EPOCH_SECS: Final = "topology.epoch.secs"
 #: How many key groups a new state has if the configuration names no number.
 DEFAULT_GROUPS: Final = 1024
 #: Seconds of an epoch in a topology without a staged sink.
 DEFAULT_SECS: Final = 1.0
 _WHY: Final = f"in a topology with {STATE_PATH}"
+#: What helps, too, where nobody has named a path.
+_OR_MEMORY: Final = f"; or set {STATE_PATH} to null, which keeps the state in memory"
+
+
+def state_path(conf: Mapping[str, object]) -> str | None:
+    """Return where a topology keeps its state; None: in memory, or Nimbus has not chosen the place yet."""
+    path = conf.get(STATE_PATH)
+    return None if path == AUTO else cast("str | None", path)
+
+
+def is_auto(conf: Mapping[str, object]) -> bool:
+    """Return whether a configuration leaves the place of the state to Nimbus."""
+    return conf.get(STATE_PATH) == AUTO
+
+
+def keeps_something(keeps: Mapping[str, Any]) -> bool:
+    """Return whether a component is a reason to keep state by default: it has state, or commits what it writes. `keeps`: what
+    its description says."""
+    return "states" in keeps or bool(keeps.get("commits"))
+
+
+def keepers(topology: Topology) -> list[str]:
+    """Return the components for which a topology keeps state by default."""
+    return [spec.id for spec in topology.components if keeps_something(spec.keeps)]
+
+
+def has_path(topology: Topology, conf: Mapping[str, object]) -> bool:
+    """Return whether a topology keeps its state at a path, or will when Nimbus has chosen one."""
+    return state_path(conf) is not None or (is_auto(conf) and bool(keepers(topology)))
 
 
 def epoch_problems(topology: Topology, conf: Mapping[str, object]) -> Iterator[str]:
-    """Yield what keeps a topology from having its state at `topology.state.path`; nothing if the path is not set."""
-    if conf.get(STATE_PATH) is None:
+    """Yield what keeps a topology from having its state at `topology.state.path`; nothing if it has it in memory."""
+    if not has_path(topology, conf):
         return
+    or_memory = _OR_MEMORY if is_auto(conf) else ""
     if conf.get(ACKING) is False:
-        yield f"topology.acking is false: {_WHY} it must be true"
+        yield f"topology.acking is false: {_WHY} it must be true{or_memory}"
     for spec in topology.bolts:
         if (problem := bolt_problem(topology.load(spec.id))) is not None:
-            yield f"component {spec.id!r} {problem[0]}: {problem[1]}"
+            yield f"component {spec.id!r} {problem[0]}: {problem[1]}{or_memory}"
     from topology_api.letter_streams import returning_letters
 
-    yield from returning_letters(topology)
+    yield from (f"{problem}{or_memory}" for problem in returning_letters(topology))
     yield from groups_problems(topology, conf)
 
 
 def groups_problems(
     topology: Topology, conf: Mapping[str, object], tasks: Mapping[str, int] | None = None
 ) -> Iterator[str]:
-    """Yield each stateful bolt that has more tasks than there are key groups; nothing if no `topology.state.path` is set.
+    """Yield each stateful bolt that has more tasks than there are key groups; nothing if its state is in memory.
     `tasks`: component -> its number of tasks, where that is not the declared one."""
-    if conf.get(STATE_PATH) is None or STATE_GROUPS not in conf:
+    if not has_path(topology, conf) or STATE_GROUPS not in conf:
         return  # at `build()`, later settings may give them
     groups = groups_of(conf)
     for spec in topology.bolts:
@@ -74,7 +109,8 @@ def state_in_memory(
     """Return the bolts whose state ends with their worker, unless a setting says that this is meant. `keeps`: of each
     component, what its description says. `given`: the settings of the topology itself, and those of an operator: null for
     `topology.state.path` in one of them says so."""
-    if conf.get(STATE_PATH) is not None or any(STATE_PATH in each for each in given):
+    meant = any(each.get(STATE_PATH, AUTO) is None for each in given)
+    if state_path(conf) is not None or meant:
         return []
     return [component for component, each in keeps.items() if "states" in each]
 

@@ -15,14 +15,13 @@ from typing import Any, Final, Literal
 
 from topology_api.committing_sink import CommittingSink
 from topology_api.components import BatchBolt
-from topology_api.epoch_rules import ACKING, STATE_PATH, bolt_problem, epoch_problems
+from topology_api.epoch_rules import ACKING, REQUIRE, STATE_PATH, bolt_problem, epoch_problems, has_path
 from topology_api.letter_streams import reached
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, Topology
 
 Level = Literal["exactly-once", "at-least-once", "at-most-once"]
-REQUIRE: Final = "topology.require"
 EXACTLY_ONCE: Final = "exactly-once"
 
 #: What is true of every topology, and easily forgotten.
@@ -105,10 +104,10 @@ def requirement_problems(
     """
     if conf.get(REQUIRE) is None:
         return
-    has_path = conf.get(STATE_PATH) is not None
+    kept = has_path(topology, conf)
     for obstacle in guarantees(topology, conf).obstacles:
         open_yet = obstacle.subject == STATE_PATH and not complete and STATE_PATH not in conf
-        if not open_yet and not (obstacle.refused and has_path and complete):
+        if not open_yet and not (obstacle.refused and kept and complete):
             yield f"{REQUIRE} is {EXACTLY_ONCE}, but {obstacle.text}"
 
 
@@ -118,7 +117,7 @@ class _Judge:
     def __init__(self, topology: Topology, conf: Mapping[str, object]) -> None:
         self.topology = topology
         self.tracked = conf.get(ACKING) is not False
-        self.with_path = conf.get(STATE_PATH) is not None
+        self.with_path = has_path(topology, conf)
         self.components: dict[str, Any] = {spec.id: topology.load(spec.id) for spec in topology.components}
 
     def pair(self, spout: str, through: Sequence[str], sink: str) -> PairGuarantee:

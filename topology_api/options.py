@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from topology_api import storm_options
 from topology_api.own_values import json_problem
-from topology_api.state_places import path_problem, webhdfs_problem
+from topology_api.state_places import AUTO, path_problem, webhdfs_problem
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import nearest, shown, typed
 
@@ -197,10 +197,12 @@ _TABLE = (
         _or_null(_seconds(), "no end"),
     ),
     Option(
-        "topology.state.path", (str, type(None)), None, "", "topology",
+        "topology.state.path", (str, type(None)), AUTO, "", "topology",
         "Where the state of the topology is kept: file:///folder, which all hosts of its workers must share, or "
-        "hdfs://host:port/folder. A topology that starts again with this path goes on from its last commit. "
-        "Null: state is in memory, and ends with its worker.",
+        "hdfs://host:port/folder. A topology that starts again with this path goes on from its last commit. Auto: if the "
+        "topology has a StatefulBolt, a TokenSink or a StagedSink (but SparkSink) and the cluster one host, a folder of "
+        "the supervisor; on several hosts such a topology is refused until it names a path or null. Without a cluster, and "
+        "for any other topology, auto is null. Null: state is in memory, and ends with its worker.",
         _or_null(path_problem, "memory"),
     ),
     Option(

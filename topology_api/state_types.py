@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from topology_api.committing_sink import CommittingSink
 from topology_api.components import Spout
 from topology_api.state import State, states_of
 from topology_api.state_rules import name_of
@@ -299,12 +300,14 @@ def declaration_misfit(old: Mapping[str, Shape], new: Mapping[str, Shape]) -> st
 
 def keeps_of(component: object) -> dict[str, Shape]:
     """Return what a component keeps over its versions, for its description: a stateful bolt its key and states, a spout its
-    class, to which positions belong."""
+    class, to which positions belong, a sink that it commits."""
     if isinstance(component, StatefulBolt):
         states = {name: declared(state) for name, state in states_of(type(component)).items()}
         return {"key": list(key_fields(component)), "states": states}
     if isinstance(component, Spout):
         return {"class": type(component).__qualname__}
+    if isinstance(component, CommittingSink) and component.keeps_by_default:
+        return {"commits": True}
     return {}
 
 

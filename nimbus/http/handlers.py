@@ -44,7 +44,7 @@ from squall.daemon.command_loop import Driver
 from squall.http.client import Client, Refused, at
 from squall.packages.versions import own_versions
 from squall.security.redaction import redacted
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import has_path, state_path
 from topology_api.errors import NoSuchTopology, SquallError
 
 _log = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def _check_parts(services: Services, submission: Submission) -> None:
 
 def _check_folder(services: Services, call: ApiCall[Any, Any], submission: Submission) -> None:
     """Check that the hosts share the folder of a submission's state, unless it was accepted before, by an earlier request."""
-    if submission.conf.get(STATE_PATH) is None and not submission.replace:
+    if not has_path(submission.topology, submission.conf) and not submission.replace:
         return
 
     def merged(nimbus: Nimbus) -> TopologyRecord | None:
@@ -254,7 +254,8 @@ def _submitted(
     before: TopologyRecord | None, record: TopologyRecord, reset_options: bool
 ) -> answers.SubmittedAnswer:
     """`before`: the version that is replaced, if any."""
-    answer = answers.SubmittedAnswer(record.name, record.id, record.state)
+    kept_at = state_path(record.conf)
+    answer = answers.SubmittedAnswer(record.name, record.id, record.state, state_path=kept_at)
     if before is None:
         return answer
     kept = {} if reset_options else shown_options(before.set_options)

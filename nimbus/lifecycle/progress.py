@@ -26,7 +26,7 @@ from nimbus.lifecycle import states
 from nimbus.lifecycle.trial import LOOK_SECS, NO_TRIAL, Trial
 from squall.cluster.records import Assignment, Placement, TopologyRecord, WorkerReport
 from squall.reports.events import Event
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import state_path
 
 #: Seconds within which Nimbus learns everything that a worker did before it got its drain order.
 ANSWER_SECS: Final = 2.0
@@ -111,7 +111,7 @@ def event_due(view: LifecycleView, now: float) -> str | None:
 
 def awaits_commit(record: TopologyRecord) -> bool:
     """Return whether a running topology keeps its state at a path, and has not committed anything as far as its record says."""
-    return not record.committed and record.state in states.RUNNING and record.conf.get(STATE_PATH) is not None
+    return not record.committed and record.state in states.RUNNING and state_path(record.conf) is not None
 
 
 def moments(record: TopologyRecord, has_workers: bool, now: float) -> list[float]:

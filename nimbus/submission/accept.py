@@ -28,12 +28,14 @@ from nimbus.submission.keeping import (
     problems_of_takeover,
 )
 from nimbus.submission.set_options import kept_by, with_options
+from nimbus.submission.state_place import inherited, placed
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_description, put_bundle
 from squall.cluster.numbering import SUBMISSIONS
 from squall.cluster.records import SetOptions, TopologyRecord, encode
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
+from topology_api.epoch_rules import is_auto
 from topology_api.errors import InvalidConfig, NameTaken
 from topology_api.options import NOT_REPEATED
 from topology_api.values import MAX_SECONDS, number_problem
@@ -73,7 +75,6 @@ class Intake:
         """Return (the topology that has the name, the record of the submission, without an id). Writes nothing, and raises what
         `accept` raises."""
         _check(submission)
-        check_start(submission)
         name = submission.topology.name
         there = readable_record(self.registry, name)
         if there is not None:
@@ -81,11 +82,23 @@ class Intake:
                 raise NameTaken(name, being_killed=there.state == KILLED)
             self.replacements.check(there)
             submission = _with_kept(submission, there)
+        submission = self._with_place(submission, there)
+        check_start(submission)
+        if there is not None:
             self._check_state(there, submission)
         check_groups(submission)
         record = structs.replace(_record(submission, "", time), committed=committed_before(there, submission))
         _check_size(record)
         return there, record
+
+    def _with_place(self, submission: Submission, there: TopologyRecord | None) -> Submission:
+        """Return the submission with the place where its state is kept, if it leaves that to Nimbus."""
+        if is_auto(submission.conf) and there is not None:
+            submission = inherited(submission, there, get_description(self.registry.store, there.id))
+        if is_auto(submission.conf):
+            supervisors = self.registry.all_supervisors()
+            submission = placed(submission, supervisors, self.registry.drained_supervisors())
+        return submission
 
     def _check_state(self, there: TopologyRecord, submission: Submission) -> None:
         """Raise `InvalidConfig` if a submission cannot go on from the state of the topology that it replaces."""

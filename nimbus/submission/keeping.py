@@ -22,6 +22,7 @@ from topology_api.epoch_rules import (
     named_groups,
     other_groups_problem,
     state_in_memory,
+    state_path,
 )
 from topology_api.errors import InvalidConfig
 from topology_api.state_types import keeping_problems
@@ -29,7 +30,7 @@ from topology_api.state_types import keeping_problems
 
 def has_state(record: TopologyRecord) -> bool:
     """Return whether a topology keeps its state at a path."""
-    return record.conf.get(STATE_PATH) is not None
+    return state_path(record.conf) is not None
 
 
 def unkept_bolts(record: TopologyRecord, description: Mapping[str, Any]) -> list[str]:
@@ -44,7 +45,7 @@ def committed_before(there: TopologyRecord | None, submission: Submission) -> in
     state may have been dropped since."""
     if there is None or there.state in (COMPLETED, FAILED):
         return 0
-    return there.committed if there.conf.get(STATE_PATH) == submission.conf.get(STATE_PATH) else 0
+    return there.committed if state_path(there.conf) == state_path(submission.conf) else 0
 
 
 def check_start(submission: Submission) -> None:
@@ -57,7 +58,7 @@ def check_start(submission: Submission) -> None:
         StateStart.parse(submission.state_start)
     except BadStart as error:
         problems.append(str(error))
-    if submission.conf.get(STATE_PATH) is None:
+    if state_path(submission.conf) is None:
         problems.append(f"--state needs a topology that keeps its state: set {STATE_PATH}")
     if problems:
         raise InvalidConfig(problems, f"topology {submission.topology.name!r}")
@@ -75,16 +76,15 @@ def problems_of_takeover(
 ) -> Iterator[str]:
     """Yield what keeps a submission from going on from the state of the topology that has the name. `description`: that of this
     topology."""
-    before, after = there.conf.get(STATE_PATH), submission.conf.get(STATE_PATH)
+    before, after = state_path(there.conf), state_path(submission.conf)
     if before is None:
         return  # the new version begins without state
     if before != after:
         start = str(before).removeprefix("file://")
-        now = f"{STATE_PATH} is {after}" if after is not None else f"it sets no {STATE_PATH}"
         yield (
-            f"the running version keeps its state at {before}, and for the new version {now}, so the state would be left "
-            f"behind: set {STATE_PATH} to {before}, take it along by --state {start}, or kill the topology "
-            "and submit the new version then"
+            f"the running version keeps its state at {before}, and for the new version {STATE_PATH} is {after or 'null'}, so "
+            f"the state would be left behind: set {STATE_PATH} to {before}, take it along by --state {start}, or kill the "
+            "topology and submit the new version then"
         )
         return
     was_divided, divided = named_groups(there.conf), named_groups(submission.conf)

@@ -12,7 +12,7 @@ import msgspec
 
 from squall.cluster.records import SupervisorRecord
 from squall.stores.paths import LOCAL, InvalidPath, check_path, folder_of, scheme_of
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, state_path
 from topology_api.errors import InvalidConfig
 
 
@@ -27,7 +27,7 @@ class HostSight(msgspec.Struct, frozen=True):
 
 def state_folder(conf: Mapping[str, Any], name: str) -> str:
     """Return the folder on this machine in which a topology keeps its state; "" if it is elsewhere, or there is none."""
-    path = conf.get(STATE_PATH)
+    path = state_path(conf)
     if not isinstance(path, str):
         return ""
     try:

@@ -66,7 +66,8 @@ class TopologiesAnswer(Struct, frozen=True):
 class SubmittedAnswer(Struct, frozen=True):
     """The topology that was submitted. If it replaces another, `kept`: what operators had set and it keeps; `changed`: the
     settings that differ, each with both values. `repeats`: the version (an id) that a rollback submits again; or
-    `rolled_back`: the version on trial, after which the version `id` returns."""
+    `rolled_back`: the version on trial, after which the version `id` returns. `state_path`: where it keeps its state; null: in
+    memory, or Nimbus is of an earlier release."""
 
     name: str
     id: str
@@ -75,6 +76,7 @@ class SubmittedAnswer(Struct, frozen=True):
     changed: dict[Option, list[Any]] = {}
     repeats: str | None = None
     rolled_back: str | None = None
+    state_path: str | None = None
 
 
 class WorkerEntry(Struct, frozen=True):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import IO, Any, Final
 
@@ -22,7 +22,10 @@ from squall_cli.packing.loading import load_topology
 from squall_cli.terminal.lines import Piece, write, write_json, write_lines
 from squall_cli.terminal.tables import TableColumn, show, table_of
 from squall_cli.terminal.user_output import keep_stdout
-from topology_api.guarantees import EXACTLY_ONCE, NOTES, REQUIRE, Guarantees, PairGuarantee, guarantees
+from topology_api.epoch_rules import REQUIRE, STATE_PATH, is_auto, keepers
+from topology_api.guarantees import EXACTLY_ONCE, NOTES, Guarantees, PairGuarantee, guarantees
+from topology_api.topology import Topology
+from topology_api.wording import listed
 
 #: The levels, the best first, with their styles.
 STYLES: Final = {EXACTLY_ONCE: "good", "at-least-once": "warn", "at-most-once": "bad"}
@@ -59,8 +62,9 @@ def explain(
 ) -> None:
     """Show what a topology guarantees: how often a tuple counts in state, and in what is written outside.
 
-    FILE is loaded as by `squall run`, and the settings are those of `squall run`; nothing is started. For each spout and each
-    sink (a bolt that no other reads) that it reaches, the answer names what holds, and what keeps it from exactly once.
+    FILE is loaded as by `squall run`; nothing is started. The answer is about a topology on a cluster: `squall run` and tests
+    keep state in memory unless `topology.state.path` names a place. For each spout and each sink (a bolt that no other reads)
+    that it reaches, the answer names what holds, and what keeps it from exactly once.
 
     \b
     Examples:
@@ -74,13 +78,13 @@ def explain(
     layers = read_layers(config, os.environ, settings)
     out = keep_stdout() if json_wanted else sys.stdout  # before the user's file runs: it may print
     topology = load_topology(source, arguments)
-    conf, _ = merged(topology, layers.files, layers.environment, layers.overrides, local=True, judged=False)
-    found = guarantees(topology, conf)
+    conf, _ = merged(topology, layers.files, layers.environment, layers.overrides, judged=False)
+    found, notes = guarantees(topology, conf), notes_on(topology, conf)
     missed = conf[REQUIRE] is not None and any(pair.level != EXACTLY_ONCE for pair in found.pairs)
     if json_wanted:
-        write_json(out, as_json(found, conf[REQUIRE]))
+        write_json(out, as_json(found, conf[REQUIRE], notes))
     else:
-        print_guarantees(found, out)
+        print_guarantees(found, out, notes)
     if found.refused:
         write(sys.stderr, "squall explain: the topology is refused, since " + "; ".join(found.refused))
     elif missed:
@@ -88,7 +92,20 @@ def explain(
     sys.exit(1 if found.refused or missed else 0)
 
 
-def as_json(found: Guarantees, required: object) -> dict[str, Any]:
+def notes_on(topology: Topology, conf: Mapping[str, object]) -> tuple[str, ...]:
+    """Return what is true of a topology, and easily forgotten."""
+    keeping = keepers(topology)
+    if not (is_auto(conf) and keeping):
+        return NOTES
+    return (
+        f"{STATE_PATH} is auto, and the topology keeps state ({listed(keeping)}): on a cluster of one host in a folder of its "
+        f"supervisor. On a cluster of several hosts, `squall submit` wants -o {STATE_PATH}=hdfs://host:port/folder, or "
+        "file:///folder of a file system that all hosts have, or null, for memory. `squall run` keeps it in memory.",
+        *NOTES,
+    )
+
+
+def as_json(found: Guarantees, required: object, notes: Sequence[str]) -> dict[str, Any]:
     """Return the answer for machines. Each obstacle has its sentence, too."""
     pairs = []
     for pair in found.pairs:
@@ -99,11 +116,11 @@ def as_json(found: Guarantees, required: object) -> dict[str, Any]:
         "require": required,
         "refused": list(found.refused),
         "pairs": pairs,
-        "notes": list(NOTES),
+        "notes": list(notes),
     }
 
 
-def print_guarantees(found: Guarantees, out: IO[str]) -> None:
+def print_guarantees(found: Guarantees, out: IO[str], notes: Sequence[str]) -> None:
     """Print a table with a row for each pair, and below it the sentences."""
     if not found.pairs:
         write(
@@ -125,7 +142,7 @@ def print_guarantees(found: Guarantees, out: IO[str]) -> None:
         for obstacle in found.obstacles:
             write(out, f"  - {obstacle.text}")
     write(out, "\nNote:")
-    for note in NOTES:
+    for note in notes:
         write(out, f"  - {note}")
 
 

@@ -32,7 +32,7 @@ from squall_cli.terminal.interrupts import EndNow, Interrupts
 from squall_cli.terminal.lines import is_terminal, styles_of, width_of, write, write_json, write_lines
 from squall_cli.terminal.live_table import LiveTable, Screen
 from squall_cli.terminal.views import PlainLines, RunView
-from topology_api.epoch_rules import STATE_PATH, memory_note, state_in_memory
+from topology_api.epoch_rules import memory_note, state_in_memory, state_path
 from topology_api.errors import NoSuchTopology, SquallError
 from topology_api.topology import Topology
 
@@ -163,7 +163,7 @@ def run_topology(
 
 def folder_of(topology: Topology, conf: Mapping[str, object]) -> str:
     """Return the folder of a topology's state; "": it keeps none."""
-    path = conf.get(STATE_PATH)
+    path = state_path(conf)
     return f"{str(path).removeprefix('file://')}/{topology.name}" if path is not None else ""
 
 

@@ -1,4 +1,4 @@
-"""`squall state ACTION PATH`: what a topology has committed to the folder of its state: list, get, export.
+"""`squall state ACTION NAME|PATH`: what a topology has committed to the folder of its state: list, get, export.
 
 The commands read files, of this host or of HDFS, so they work while the topology runs and when it does not. `get` with the name
 of a topology asks the running task instead (`state_live`).
@@ -20,11 +20,11 @@ import click
 import msgspec
 from msgspec import structs
 
-from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json, json_option
+from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, echo_json
 from squall_cli.commands import completion
-from squall_cli.commands.state_drop import drop
-from squall_cli.options.kinds import Whole, files, folders
-from squall_cli.options.state_path import state_path, state_place, topology_folder, webhdfs_option
+from squall_cli.commands.state_drop import drop, named
+from squall_cli.options.kinds import Whole, files
+from squall_cli.options.state_path import state_place, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import cropped_inside, in_bytes, known_moment, plural, short, whole
 from squall_cli.terminal.lines import echo, harmless
 from squall_cli.terminal.tables import Cell, TableColumn, bad_when_some, show, table_of
@@ -131,7 +131,7 @@ def parked_cell(component: SavedComponent) -> Cell:
     return bad_when_some(component.parked) if component.kind == "bolt" else ""
 
 
-path_argument = click.argument("path", metavar="PATH", callback=state_path, shell_complete=folders)
+place_argument = click.argument("place", metavar="NAME|PATH", shell_complete=completion.topologies)
 epoch_option = click.option(
     "--epoch", metavar="N", type=Whole(1), help="An earlier epoch that is still kept.  [default: the newest]"
 )
@@ -141,14 +141,14 @@ epoch_option = click.option(
 def state() -> None:
     """Show the state that a topology has committed to its folder.
 
-    PATH is the topology's folder below its topology.state.path, such as /folder/word-count, or /folder itself if it has one
-    topology only, or hdfs://host:port/folder/word-count. list and export take only a PATH; get and drop also take the name of
-    a topology, for which they ask the cluster. With a PATH, list, get and export ask no cluster, and the topology may run
-    meanwhile or not: type them on a host that sees the folder, as the user who owns it.
+    NAME is that of a topology: the cluster says where its state is. If it was killed, it is looked for where this host's
+    supervisors keep state. PATH is the topology's folder below its topology.state.path, such as /folder/word-count, or /folder
+    itself if it has one topology only, or hdfs://host:port/folder/word-count; with a PATH, list, get and export ask no cluster.
+    The topology may run meanwhile or not. Type the commands on a host that sees the folder, as the user who owns it.
 
     \b
     Examples:
-      squall state list /var/lib/squall-state/word-count
+      squall state list word-count
       squall state get /var/lib/squall-state/word-count count squall
       squall state export /var/lib/squall-state/word-count -o state.jsonl
       squall state list hdfs://namenode:9000/state/word-count
@@ -156,23 +156,23 @@ def state() -> None:
 
 
 @state.command("list")
-@path_argument
+@place_argument
 @epoch_option
 @webhdfs_option
-@json_option
-def list_epochs(path: str, epoch: int | None, webhdfs: str | None, as_json: bool) -> None:
+@cluster_options
+def list_epochs(cluster: ClusterOptions, place: str, epoch: int | None, webhdfs: str | None) -> None:
     """List the epochs that are kept, and what each component has in the newest one, or in epoch N.
 
     Exit status 1 if a snapshot is damaged.
 
     \b
     Examples:
-      squall state list /var/lib/squall-state/word-count
+      squall state list word-count
       squall state list file:///var/lib/squall-state/word-count --epoch 17 --json
     """
-    content = content_at(path, webhdfs, epoch)
+    content = content_of(cluster, place, webhdfs, epoch)
     components = components_of(content)
-    if as_json:
+    if cluster.as_json:
         echo_json(
             {
                 "folder": content.folder,
@@ -237,19 +237,14 @@ def get_key(
       squall state get sensors quiet '["hall", 7]' --epoch 17
       squall state get /var/lib/squall-state/sensors quiet '"7"'
     """
-    from squall_cli.commands.state_drop import named
     from squall_cli.commands.state_live import show_live
 
     typed = [key_of(each) for each in key]
     wanted = typed[0] if len(typed) == 1 else typed
-    if "/" in place:
-        content = content_at(state_place(place), webhdfs, epoch, component)
-    elif epoch is None:
+    if "/" not in place and epoch is None:
         show_live(cluster, place, component, wanted, only)
         return
-    else:
-        folder = named(cluster, place, webhdfs).folder
-        content = content_at(str(folder), folder.webhdfs, epoch, component)
+    content = content_of(cluster, place, webhdfs, epoch, component)
     show_committed(content, component, wanted, only, cluster.as_json)
 
 
@@ -277,7 +272,7 @@ def show_rows(found: list[StateRow]) -> None:
 
 
 @state.command("export")
-@path_argument
+@place_argument
 @click.option("--component", metavar="ID", help="Only the state of this component.")
 @epoch_option
 @webhdfs_option
@@ -285,8 +280,14 @@ def show_rows(found: list[StateRow]) -> None:
     "-o", "--output", metavar="FILE", type=click.Path(dir_okay=False), shell_complete=files,
     help="Write to a new file instead of stdout.",
 )  # fmt: skip
+@cluster_options
 def export(
-    path: str, component: str | None, epoch: int | None, webhdfs: str | None, output: str | None
+    cluster: ClusterOptions,
+    place: str,
+    component: str | None,
+    epoch: int | None,
+    webhdfs: str | None,
+    output: str | None,
 ) -> None:
     """Write states and timers as JSON lines: one object for each state of each key.
 
@@ -296,12 +297,12 @@ def export(
 
     \b
     Examples:
-      squall state export /var/lib/squall-state/word-count | jq .value
+      squall state export word-count | jq .value
       squall state export /var/lib/squall-state/word-count --component count -o count.jsonl
     """
     if output is not None and Path(output).exists():
         raise SquallError(f"{output} exists: give the name of a new file")
-    content = content_at(path, webhdfs, epoch, component)
+    content = content_of(cluster, place, webhdfs, epoch, component)
     count = 0
     with nullcontext(sys.stdout) if output is None else open(output, "x", encoding="utf-8") as out:
         for row in rows_in(content):
@@ -313,6 +314,20 @@ def export(
 
 
 state.add_command(drop)
+
+
+def content_of(
+    cluster: ClusterOptions,
+    place: str,
+    webhdfs: str | None,
+    epoch: int | None = None,
+    component: str | None = None,
+) -> EpochContent:
+    """Read the snapshots of an epoch of a topology with a name, or in a folder. Raises `SquallError`."""
+    if "/" in place or Path(place).is_dir():
+        return content_at(state_place(place), webhdfs, epoch, component)
+    folder = named(cluster, place, webhdfs).folder
+    return content_at(str(folder), folder.webhdfs, epoch, component)
 
 
 def content_at(

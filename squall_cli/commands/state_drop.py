@@ -16,8 +16,9 @@ from squall_cli.cluster.cluster_client import ClusterOptions, cluster_options, s
 from squall_cli.options.state_path import StateFolder, state_place, topology_folder, webhdfs_option
 from squall_cli.terminal.formats import in_bytes, plural
 from squall_cli.terminal.lines import echo, harmless
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS
+from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, state_path
 from topology_api.errors import SquallError
+from topology_api.wording import listed
 
 if TYPE_CHECKING:
     from worker.loop.state_drop import Dropped
@@ -130,16 +131,31 @@ def named(cluster: ClusterOptions, name: str, webhdfs: str | None) -> Target:
     found = known(cluster, name)
     if found is None:
         settings = site_settings(cluster.config)
-        if settings.get(STATE_PATH) is not None:
+        if state_path(settings) is not None:
             found = Target(folder_in(settings, name))
     if found is None:
-        raise SquallError(
-            f"no topology {name!r} is on the cluster, so it is not known where its state is: give the folder, as in `squall "
-            f"state drop /folder/{name}`"
-        )
+        found = Target(kept_here(cluster, name))
     return msgspec.structs.replace(
         found, folder=topology_folder(str(found.folder), webhdfs or found.folder.webhdfs)
     )
+
+
+def kept_here(cluster: ClusterOptions, name: str) -> StateFolder:
+    """Return the folder of a topology that is on the cluster no more, where a supervisor of this host keeps state. Raises
+    `SquallError`."""
+    with cluster.asked(name) as client:
+        places = {each.state_folder: each.host for each in client.supervisors() if each.state_folder}
+    here = [place for place in places if os.path.isdir(f"{place}/{name}")]
+    if len(here) == 1:
+        return StateFolder(here[0], name)
+    what = f"no topology {name!r} is on the cluster, so it is not known where its state is"
+    if here:
+        raise SquallError(f"{what}: give one of {listed(f'{place}/{name}' for place in here)}")
+    looked = ", ".join(f"{place} of host {host}" for place, host in places.items())
+    where = (
+        f"; supervisors keep state in {looked}, which is looked at if it is on this host" if looked else ""
+    )
+    raise SquallError(f"{what}: give its folder, as in /folder/{name}{where}")
 
 
 def folder_in(settings: Mapping[str, object], name: str) -> StateFolder:
@@ -159,7 +175,7 @@ def known(cluster: ClusterOptions, name: str) -> Target | None:
         if answer is None:
             return None
         conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
-    if conf.get(STATE_PATH) is None:
+    if state_path(conf) is None:
         raise SquallError(f"topology {name!r} keeps no state: {STATE_PATH} is not set")
     if answer.state == "REPLACING":  # of the version that waits, nothing is known here
         raise SquallError(f"topology {name!r} is being replaced: try again when the new version runs")

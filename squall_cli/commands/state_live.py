@@ -20,7 +20,7 @@ from squall.values import TopologyState
 from squall_cli.cluster.cluster_client import ClusterOptions, echo_json
 from squall_cli.commands.state_drop import folder_in
 from squall_cli.terminal.lines import echo
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import STATE_PATH, state_path
 from topology_api.errors import SquallError
 from topology_api.wording import listed, nearest
 from worker.state.saved_rows import SavedRow
@@ -109,7 +109,7 @@ def workers_of(client: NimbusClient, name: str, component: str) -> list[WorkerEn
 def committed_at(client: NimbusClient, name: str) -> str:
     """Return where committed state can be read, as a part of a sentence."""
     conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
-    if conf.get(STATE_PATH) is None:
+    if state_path(conf) is None:
         return f"it commits nothing, since {STATE_PATH} is not set"
     folder = folder_in(conf, name)
     return f"--epoch N shows what was committed (`squall state list {folder}` lists the epochs)"

@@ -10,7 +10,6 @@ import os
 import sys
 import tempfile
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -32,8 +31,9 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
-from topology_api.epoch_rules import memory_note, state_in_memory
+from topology_api.epoch_rules import STATE_PATH, is_auto, keeps_something, memory_note, state_in_memory
 from topology_api.errors import SquallError
+from topology_api.state_places import AUTO
 from topology_api.topology import Topology
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                     return
                 accepted = sent(client, submission, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
-            result |= {"kept": accepted.kept, "changed": accepted.changed}
+            result |= {"kept": accepted.kept, "changed": accepted.changed, "state_path": accepted.state_path}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
             failure = None
             if asked.wait:
@@ -262,6 +262,9 @@ def made(
     from squall_cli.packing.submission import OutgoingSubmission, request_body
 
     conf, component_confs = merged(topology, layers.files, layers.environment, layers.overrides)
+    if is_auto(conf):  # it is what Nimbus assumes; one of an earlier release does not know the word
+        for each in (conf, *component_confs.values()):
+            del each[STATE_PATH]
     body = request_body(
         topology,
         files,
@@ -299,7 +302,7 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
-    for line in (*differences(accepted), *state_notes(submission, accepted.kept)):
+    for line in (*differences(accepted), *state_notes(submission, accepted)):
         steps.done(line)
     return accepted
 
@@ -323,7 +326,7 @@ def checked(
         supervisors = client.supervisors()
     if answer.uploaded:
         steps.done(f"to upload: {in_bytes(answer.uploaded)}")
-    for line in (*differences(answer), *state_notes(submission, answer.kept)):
+    for line in (*differences(answer), *state_notes(submission, answer)):
         steps.done(line)
     free = sum(each.slots - each.used for each in supervisors if each.takes_workers)
     free += sum(
@@ -332,17 +335,30 @@ def checked(
     workers = submission.body["conf"]["topology.workers"]
     if workers > free:
         steps.done(f"not enough slots: it asks for {workers} workers, and there is room for {free}")
-    result = {"name": name, "state": answer.state, "kept": answer.kept, "changed": answer.changed}
+    result: dict[str, Any] = {
+        "name": name,
+        "state": answer.state,
+        "kept": answer.kept,
+        "changed": answer.changed,
+    }
+    result["state_path"] = answer.state_path
     return {**result, "uploaded": answer.uploaded, "slots": free, "submitted": False}
 
 
-def state_notes(submission: OutgoingSubmission, kept: Mapping[str, object]) -> list[str]:
-    """Return what to know of the state of the components. `kept`: what was set for the version that is replaced, and still
-    is."""
+def state_notes(submission: OutgoingSubmission, answer: Accepted) -> list[str]:
+    """Return what to know of the state of the components: where it is kept if the submission does not say so, or that it is
+    not."""
     body = submission.body
+    conf = {STATE_PATH: AUTO, **body["conf"]}
     keeps = {each["id"]: each.get("keeps", {}) for each in body["description"]["components"]}
-    given = (body["description"]["conf"], body.get("options", {}).get("topology", {}), kept)
-    bolts = state_in_memory(keeps, body["conf"], *given)
+    if not is_auto(conf):
+        given = (body["description"]["conf"], body.get("options", {}).get("topology", {}), answer.kept)
+        bolts = state_in_memory(keeps, conf, *given)
+    elif answer.state_path is not None:
+        folder = f"{answer.state_path.removeprefix('file://')}/{submission.name}"
+        return [f"its state is kept in {folder}; it goes on from what is there"]
+    else:
+        bolts = [each for each, own in keeps.items() if keeps_something(own)]
     return [memory_note(bolts)] if bolts else []
 
 

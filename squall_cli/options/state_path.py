@@ -37,11 +37,6 @@ class StateFolder(msgspec.Struct, frozen=True):
         return f"{self.above}/{self.name}"
 
 
-def state_path(ctx: click.Context, parameter: click.Parameter, given: str) -> str:
-    """Return the path of a folder, absolute. A callback of click."""
-    return state_place(given)
-
-
 def state_place(given: str) -> str:
     """Return the path of a folder, absolute. Raises `click.BadParameter`."""
     if given.startswith(HDFS):

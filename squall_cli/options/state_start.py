@@ -13,7 +13,7 @@ import click
 from squall.packages.state_paths import HDFS, BadStart, StateStart
 from squall_cli.options.kinds import folders
 from topology_api.committing_sink import CommittingSink
-from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS
+from topology_api.epoch_rules import STATE_WEBHDFS, state_path
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed
@@ -72,7 +72,7 @@ def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool)
     from worker.loop.epoch_store import EpochFiles
 
     wanted = StateStart.parse(start)
-    path, webhdfs = conf.get(STATE_PATH), conf.get(STATE_WEBHDFS)
+    path, webhdfs = state_path(conf), conf.get(STATE_WEBHDFS)
     place = wanted.path or (f"{path}/{name}" if path is not None else "")
     if not place or wanted.epoch is None or not (here or place.startswith(HDFS)):
         return ""

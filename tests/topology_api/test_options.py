@@ -28,7 +28,7 @@ KEYS_OF_THE_PAGE: dict[str, object] = {
     "topology.on.outage": "wait",
     "topology.outage.give.up.secs": 3600,
     "topology.state.groups": None,
-    "topology.state.path": None,
+    "topology.state.path": "auto",
     "topology.state.webhdfs": None,
     "topology.require": None,
     "topology.epoch.secs": None,
@@ -196,9 +196,9 @@ def test_all_problems_come_at_once_including_wrong_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["file:///state", "hdfs://namenode:9000/squall/state", "hdfs:///state", "hdfs://ha/s"]
+    "path", ["auto", "file:///state", "hdfs://namenode:9000/squall/state", "hdfs:///state", "hdfs://ha/s"]
 )
-def test_the_state_may_be_on_this_machine_or_on_hdfs(path: str) -> None:
+def test_the_state_may_be_on_this_machine_or_on_hdfs_or_where_nimbus_chooses(path: str) -> None:
     assert not problems_of({"topology.state.path": path}, "topology")
 
 
@@ -207,7 +207,10 @@ def test_the_state_may_be_on_this_machine_or_on_hdfs(path: str) -> None:
 )
 def test_other_places_of_the_state_are_refused(path: str) -> None:
     [problem] = problems_of({"topology.state.path": path}, "topology")
-    assert f"{path!r}: give a folder as file:///path or hdfs://host:port/path, or null for memory" in problem
+    assert (
+        f"{path!r}: give a folder as file:///path or hdfs://host:port/path, or auto for a folder of the cluster"
+        in problem
+    )
 
 
 def test_addresses_of_webhdfs_are_checked() -> None:

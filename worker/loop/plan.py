@@ -15,7 +15,7 @@ from squall.transport.credit import frame_limits
 from squall.values import Incarnation
 from squall.values import TaskRow as TaskRow
 from topology_api import Topology
-from topology_api.epoch_rules import DEFAULT_GROUPS, STATE_PATH, has_key, named_groups
+from topology_api.epoch_rules import DEFAULT_GROUPS, has_key, named_groups, state_path
 from topology_api.letter_streams import is_letter_stream
 from topology_api.topology import ComponentSpec
 from topology_api.tuples import Source
@@ -63,7 +63,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, dict=True):
     @property
     def has_epochs(self) -> bool:
         """Whether the topology's state is kept outside of its workers."""
-        return self.conf[STATE_PATH] is not None
+        return state_path(self.conf) is not None
 
     def groups_of(self, component: str) -> int:
         """Return into how many groups the keys of a component's state are divided; 0: it has none, or keeps it in memory."""

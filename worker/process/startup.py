@@ -26,7 +26,7 @@ from squall.worker_files import (
     user_conf,
 )
 from topology_api import SquallError, Topology
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import state_path
 from topology_api.letter_streams import with_letter_streams
 from topology_api.options import defaults
 from worker.loop.plan import WorkerPlan
@@ -91,7 +91,7 @@ def begin(directory: str) -> tuple[Orders, Keys, Topology]:
 
 def orders_topology(topology: Topology, orders: Orders) -> Topology:
     """Return the topology with the numbers of tasks that follow from the orders, and with the streams that epochs need."""
-    if orders.conf.get(STATE_PATH) is not None:
+    if state_path(orders.conf) is not None:
         topology = with_letter_streams(topology)
     counts = Counter(component for _, component, _ in orders.tasks)
     changed = {name: count for name, count in counts.items() if topology.component(name).parallelism != count}

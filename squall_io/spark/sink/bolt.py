@@ -35,7 +35,7 @@ from topology_api import (
     StagedSink,
     Tuple,
 )
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import state_path
 from topology_api.wording import shown, typed
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class SparkSink(StagedSink):
     """
 
     threaded = True
+    # Its batches are committed in any case; with a path, all of the topology waits for a commit of the table.
+    keeps_by_default = False
     batch_size = 10_000
     batch_interval = 5.0
 
@@ -125,7 +127,7 @@ class SparkSink(StagedSink):
         settings = self._settings
         step: Callable[[str], None] = lambda step: at_step(step)  # noqa: E731
         writer: SinkWriter | EpochWriter
-        if context.conf.get(STATE_PATH) is None:
+        if state_path(context.conf) is None:
             writer = self._writer = SinkWriter(settings, context, step)
         else:
             writer = self._epochs = EpochWriter(settings, context, step)

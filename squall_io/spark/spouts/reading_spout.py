@@ -38,7 +38,7 @@ from squall_io.spark.spouts.positions import (
 )
 from squall_io.spark.spouts.steady_stores import open_steady
 from topology_api import Failure, Fields, InvalidConfig, Replay, RewindableSpout, SquallError
-from topology_api.epoch_rules import STATE_PATH
+from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class ReadingSpout(RewindableSpout):
     def open(self, context: Context) -> None:
         """Find the units that are left to read. With `topology.state.path`, `rewind` does, when it knows where to begin."""
         self._context = context
-        if context.conf.get(STATE_PATH) is None:
+        if state_path(context.conf) is None:
             self._task = ReadingTask(self._units(), context, self._positions)
             self._start()
         else:
