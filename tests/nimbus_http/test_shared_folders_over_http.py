@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ class Hosts:
         )
         server.start()
         self.servers.append(server)
-        PlayedSupervisor(self.store, self.leader, name, url=f"http://127.0.0.1:{server.port}")
+        url = f"http://127.0.0.1:{server.port}"
+        PlayedSupervisor(self.store, self.leader, name, url=url, state_folder=f"/mnt/{name}/kept")
         return root
 
 
@@ -51,6 +53,44 @@ def hosts(tmp_path: Path, store: InMemoryStore, leader: NimbusDaemon) -> Iterato
 def at_a_path(workers: int = 2, path: str = "file:///mnt/state", **others: Any) -> dict[str, Any]:
     conf = {"topology.workers": workers, "topology.state.path": path}
     return submission(words(conf=conf), **others)
+
+
+def counting(**others: Any) -> dict[str, Any]:
+    """A topology that keeps state, and says nowhere where."""
+    topology = words()
+    specs = [
+        replace(each, keeps={"states": {}}) if each.kind == "bolt" else each for each in topology.components
+    ]
+    return submission(replace(topology, components=tuple(specs)), **others)
+
+
+def test_state_without_a_path_is_kept_on_the_one_host_and_does_not_move_to_another_that_joins(
+    hosts: Hosts, client: Client
+) -> None:
+    hosts.add("s1")
+    for place in ("checks", "topologies"):
+        assert client.post(place, counting())["state_path"] == "file:///mnt/s1/kept"
+    assert (
+        client.get("topologies/words/configuration")["conf"]["topology.state.path"] == "file:///mnt/s1/kept"
+    )
+    hosts.add("s2")
+    for place, body in (
+        ("topologies", counting(replace=True)),
+        ("checks", counting(replace=True)),
+        ("topologies/words/rebalance", {"workers": 2}),
+    ):
+        with pytest.raises(Refused, match="is seen on host host-s1, and not on host host-s2"):
+            client.post(place, body)
+
+
+def test_several_hosts_refuse_state_without_a_path(hosts: Hosts, client: Client) -> None:
+    hosts.add("s1")
+    hosts.add("s2")
+    for place in ("checks", "topologies"):
+        with pytest.raises(Refused, match=r"the hosts \(host-s1, host-s2\) share no folder") as refused:
+            client.post(place, counting())
+        assert refused.value.status == 422
+    assert client.get("topologies")["topologies"] == []
 
 
 def test_hosts_that_do_not_share_the_folder_refuse_the_topology_and_nothing_is_left(

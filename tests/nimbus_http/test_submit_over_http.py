@@ -289,6 +289,7 @@ def test_a_check_answers_like_a_submission_and_writes_nothing(client: Client, st
     answer = client.post("checks", body)
     assert answer == {
         "name": "words", "id": "", "state": "ACTIVE", "kept": {}, "changed": {}, "repeats": None, "rolled_back": None,
+        "state_path": None,
     }  # fmt: skip
     assert paths(store) == before
     submitted = client.post("topologies", submission())

@@ -81,7 +81,7 @@ def explain(*arguments: str, source: str = "words_explained.py") -> Result:
 
 
 def test_the_table_names_the_pair_and_the_sentences_what_lowers_it() -> None:
-    result = explain()
+    result = explain("-o", "topology.state.path=null")
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.splitlines()
     assert lines[:5] == [
@@ -95,6 +95,18 @@ def test_the_table_names_the_pair_and_the_sentences_what_lowers_it() -> None:
     assert any(line.startswith("  - bolt 'write' is no TokenSink") for line in lines)
     assert any(line.startswith("  - topology.state.path is not set") for line in lines)
     assert any(line.startswith("  - Attributes of components are not state") for line in lines)
+    assert "topology.state.path is auto" not in result.stdout
+
+
+def test_a_topology_that_names_no_path_is_judged_as_on_a_cluster_and_told_where_its_state_is() -> None:
+    result = explain("-o", REQUIRED, "--", "rows")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "words: exactly once\n" in result.stdout
+    assert (
+        "  - topology.state.path is auto, and the topology keeps state ('count', 'write'): on a cluster of one host in a "
+        "folder of its supervisor. On a cluster of several hosts, `squall submit` wants -o "
+        "topology.state.path=hdfs://host:port/folder, or file:///folder of a file system that all hosts have, or null, for memory. `squall run` keeps it in memory.\n"
+    ) in result.stdout
 
 
 def test_a_topology_that_is_exactly_once_has_nothing_to_change(tmp_path: Path) -> None:
@@ -112,8 +124,9 @@ def test_json_is_alone_on_stdout_and_has_the_sentences() -> None:
     (pair,) = found["pairs"]
     assert (pair["spout"], pair["through"], pair["sink"]) == ("lines", ["count"], "write")
     assert pair["level"] == "at-least-once"
-    assert [each["component"] for each in pair["obstacles"]] == [None, "write"]
-    assert pair["obstacles"][1]["text"].endswith(": derive from one of them")
+    assert [each["component"] for each in pair["obstacles"]] == ["write"]
+    assert found["notes"][0].startswith("topology.state.path is auto")
+    assert pair["obstacles"][0]["text"].endswith(": derive from one of them")
     assert [each["bolt"] for each in pair["states"]] == ["count"]
 
 

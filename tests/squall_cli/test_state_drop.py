@@ -18,7 +18,7 @@ from squall_cli.main import squall
 from squall_cli.options.state_path import StateFolder
 from tests.local_cluster.test_replaced_state import Shows, TextCount, conf_at, with_more
 from tests.local_cluster.words_with_state import WORDS, Count, Pass, Words, expected, words
-from tests.squall_cli.fake_nimbus import status_of, topology
+from tests.squall_cli.fake_nimbus import fake_nimbus, status_of, supervisor, topology
 from topology_api import Tuple, ValueState
 from topology_api.errors import SquallError
 from worker.epochs.log import PutAnswer
@@ -166,9 +166,32 @@ def test_what_the_cluster_says_of_versions_is_what_may_be_dropped() -> None:
 
 def test_a_topology_that_is_not_known_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_drop, "known", lambda cluster, name: None)
-    result = drop("words", "--yes")
-    assert result.exit_code == 1
-    assert "give the folder, as in `squall state drop /folder/words`" in result.stderr
+    with fake_nimbus() as nimbus:
+        monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
+        result = drop("words", "--yes")
+        assert result.exit_code == 1
+        assert result.stderr.endswith("give its folder, as in /folder/words\n")
+
+
+def test_a_topology_that_was_killed_is_found_where_a_supervisor_of_this_host_keeps_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = counted(tmp_path / "kept")
+    with fake_nimbus() as nimbus:
+        monkeypatch.setenv("SQUALL_NIMBUS", nimbus.url)
+        nimbus.supervisors = [
+            supervisor("host-1", state_folder="/of/another/host"),
+            supervisor("host-2", state_folder=str(folder.parent)),
+        ]
+        for action in ("list", "export"):
+            read = CliRunner().invoke(squall, ["state", action, "words"])
+            assert read.exit_code == 0 and "count" in read.stdout, read.stderr
+        assert "/of/another/host of host host-1" in drop("others", "--yes").stderr
+        nimbus.supervisors.append(supervisor("host-2", state_folder=f"{folder.parent}/../kept"))
+        assert "give one of" in drop("words", "--yes").stderr
+        nimbus.supervisors.pop()
+        assert "deleted: everything of words" in drop("words", "--yes").stdout
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize(("typed", "asked"), [((), "conf:1"), (("--webhdfs", "typed:2"), "typed:2")])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -153,7 +155,7 @@ class Count(StatefulBolt):
             raise ValueError("not yet")
 
 def topology(folder):
-    conf = {"topology.state.path": f"file://{folder}/state", "topology.epoch.secs": 0.2, "topology.on.outage": "give-up"}
+    conf = {"topology.epoch.secs": 0.2, "topology.on.outage": "give-up"}
     builder = TopologyBuilder("gated", conf=conf)
     builder.set_spout("lines", Lines(f"{folder}/lines.txt"))
     builder.set_bolt("count", Count(f"{folder}/gate"), parallelism=2).fields_grouping("lines", "line")
@@ -162,11 +164,16 @@ def topology(folder):
 
 
 @pytest.mark.slow
-def test_real_workers_show_their_state_and_take_letters_of_bolts_again(tmp_path: Path) -> None:
+def test_real_workers_keep_state_without_a_path_show_it_and_take_letters_of_bolts_again(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "gated.py").write_text(GATED)
     (tmp_path / "lines.txt").write_text("be\npoison\nbe\npoison\nbe\n")
     with small_cluster(tmp_path, hurried=True) as cluster:
-        assert cluster.squall("submit", "gated.py", "--", str(tmp_path), cwd=tmp_path).returncode == 0
+        submit = partial(cluster.squall, "submit", "gated.py", cwd=tmp_path)
+        kept = f"its state is kept in {tmp_path}/supervisor/kept/gated; it goes on from what is there"
+        done = submit("--", str(tmp_path))
+        assert done.returncode == 0 and kept in done.stderr, done.stderr
 
         def live(key: str) -> object:
             done = cluster.squall("state", "get", "gated", "count", key, "--json")
@@ -182,11 +189,25 @@ def test_real_workers_show_their_state_and_take_letters_of_bolts_again(tmp_path:
         assert cluster.squall("dead-letters", "gated", "resend", "--all").returncode == 0
         eventually(lambda: live("poison") == 2 and letters() == [])
         assert "live, after commit" in cluster.squall("state", "get", "gated", "count", "be").stdout
-        folder = str(tmp_path / "state" / "gated")
+        folder = str(tmp_path / "supervisor" / "kept" / "gated")
         committed = json.loads(cluster.squall("state", "get", folder, "count", "poison", "--json").stdout)
         assert [row["value"] for row in committed["rows"]] == [2]
         by_name = cluster.squall(
             "state", "get", "gated", "count", "poison", "--epoch", str(committed["epoch"])
         )
         assert f"epoch {committed['epoch']} of gated" in by_name.stdout, by_name.stderr
-    shutil.rmtree(tmp_path / "state")
+
+        # A worker that is killed, and a topology that is killed and submitted again, go on from what is kept.
+        [worker] = json.loads(cluster.squall("status", "gated", "--json").stdout)["workers"]
+        os.kill(worker["pid"], signal.SIGKILL)
+        with (tmp_path / "lines.txt").open("a") as lines:
+            lines.write("be\n")
+        eventually(lambda: live("be") == 4)
+        assert live("poison") == 2
+        assert cluster.squall("kill", "gated", "--wait").returncode == 0
+        assert "gated" in cluster.squall("state", "list", "gated").stdout
+        assert kept in submit("--", str(tmp_path)).stderr
+        with (tmp_path / "lines.txt").open("a") as lines:
+            lines.write("be\n")
+        eventually(lambda: live("be") == 5)
+        assert live("poison") == 2

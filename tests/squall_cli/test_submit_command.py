@@ -124,7 +124,7 @@ def test_an_import_that_finds_nothing_is_named_with_advice(nimbus: TakingNimbus,
     assert f"{said}list it in --requirements" in again.stderr
 
 
-def test_state_that_ends_with_its_worker_is_named_unless_it_is_meant_so(
+def test_where_state_is_kept_is_named_and_that_it_ends_with_its_worker_unless_it_is_meant_so(
     nimbus: TakingNimbus, project: Path
 ) -> None:
     code = TOPOLOGY.replace("import Fields", "import StatefulBolt, ValueState, Fields").replace(
@@ -139,6 +139,16 @@ def test_state_that_ends_with_its_worker_is_named_unless_it_is_meant_so(
     (project / "my_words.py").write_text(code)
     said = "the state of 'count' is in memory and ends with its worker: set topology.state.path"
     assert said in submit(nimbus, project).stderr
+    assert only(nimbus).conf["topology.state.path"] == "auto"
+    [sent] = [
+        body["conf"] for method, path, _, body in nimbus.asked if (method, path) == ("POST", "topologies")
+    ]
+    assert "topology.state.path" not in sent, "a Nimbus of an earlier release does not know the word"
+    nimbus.settings = {"state_path": "file:///var/kept"}
+    chosen = submit(nimbus, project, "--name", "chosen", "--json")
+    assert "its state is kept in /var/kept/chosen; it goes on from what is there" in chosen.stderr
+    assert json.loads(chosen.stdout)["state_path"] == "file:///var/kept"
+    nimbus.settings = {}
     meant = submit(nimbus, project, "--name", "meant", "-o", "topology.state.path=null")
     assert meant.returncode == 0 and said not in meant.stderr
     kept = submit(nimbus, project, "--name", "kept", "-o", f"topology.state.path=file://{project}/state")
