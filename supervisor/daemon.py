@@ -147,17 +147,7 @@ class SupervisorDaemon:
             settings.per_address,
         )
         self._supervisor = Supervisor(
-            SupervisorRecord(
-                self.id,
-                settings.host,
-                settings.slots,
-                beats=True,
-                public_key=pair.public,
-                url=self.url,
-                versions=own_versions(),
-                resources=resources(),
-                state_folder=self._directories.make_kept_state(),
-            ),
+            self._record(),
             registry,
             self._link,
             WorkerProcesses(
@@ -177,6 +167,20 @@ class SupervisorDaemon:
             wake=self._waker.wake,
             last_words=lambda: self._link.flush(LAST_WORDS_SECS),
             closed=self._logs.closed,
+        )
+
+    def _record(self) -> SupervisorRecord:
+        """Return the record with which the supervisor registers."""
+        return SupervisorRecord(
+            self.id,
+            self._settings.host,
+            self._settings.slots,
+            beats=True,
+            public_key=self._state.pair.public,
+            url=self.url,
+            versions=own_versions(),
+            resources=resources(),
+            state_folder=self._directories.make_kept_state(),
         )
 
     @property

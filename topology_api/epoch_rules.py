@@ -26,7 +26,7 @@ DEFAULT_GROUPS: Final = 1024
 #: Seconds of an epoch in a topology without a staged sink.
 DEFAULT_SECS: Final = 1.0
 _WHY: Final = f"in a topology with {STATE_PATH}"
-#: What helps, too, where nobody has named a path.
+#: What else helps where no path is named.
 _OR_MEMORY: Final = f"; or set {STATE_PATH} to null, which keeps the state in memory"
 
 

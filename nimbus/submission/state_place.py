@@ -10,7 +10,7 @@ comes or goes, nor a rollback changes it. The rules, in this order:
 | any other, or none | keeps something | a folder of the supervisor; refused if there are several hosts |
 | any other, or none | keeps nothing | null |
 
-So no version gains or loses state because nobody has said anything: one whose state is in memory since an earlier release keeps
+So no version gains or loses state unless a setting says so: one whose state is in memory since an earlier release keeps
 it there until it asks for a path: by `auto` in the topology's code or -o, by `topology.require`, or by --state.
 Pure functions over values. Must not know: how records are read, what is in a folder.
 """

@@ -105,7 +105,8 @@ def test_a_topology_that_names_no_path_is_judged_as_on_a_cluster_and_told_where_
     assert (
         "  - topology.state.path is auto, and the topology keeps state ('count', 'write'): on a cluster of one host in a "
         "folder of its supervisor. On a cluster of several hosts, `squall submit` wants -o "
-        "topology.state.path=hdfs://host:port/folder, or file:///folder of a file system that all hosts have, or null, for memory. `squall run` keeps it in memory.\n"
+        "topology.state.path=hdfs://host:port/folder, or file:///folder of a file system that all hosts have, or null, for "
+        "memory. `squall run` keeps it in memory.\n"
     ) in result.stdout
 
 
