@@ -199,10 +199,10 @@ _TABLE = (
     Option(
         "topology.state.path", (str, type(None)), AUTO, "", "topology",
         "Where the state of the topology is kept: file:///folder, which all hosts of its workers must share, or "
-        "hdfs://host:port/folder. A topology that starts again with this path goes on from its last commit. Auto: if the "
-        "topology has a StatefulBolt, a TokenSink or a StagedSink (but SparkSink) and the cluster one host, a folder of "
-        "the supervisor; on several hosts such a topology is refused until it names a path or null. Without a cluster, and "
-        "for any other topology, auto is null. Null: state is in memory, and ends with its worker.",
+        "hdfs://host:port/folder. A topology that starts again with this path goes on from its last commit. Null: state is in "
+        "memory, and ends with its worker. Auto: if the topology has a StatefulBolt, a TokenSink or a StagedSink other than "
+        "SparkSink, a folder of the supervisor on a cluster of one host; on several hosts such a topology is refused until it "
+        "names a path or null. Without a cluster, and for any other topology, auto is null.",
         _or_null(path_problem, "memory"),
     ),
     Option(

@@ -176,7 +176,7 @@ def known(cluster: ClusterOptions, name: str) -> Target | None:
             return None
         conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
     if state_path(conf) is None:
-        raise SquallError(f"topology {name!r} keeps no state: {STATE_PATH} is not set")
+        raise SquallError(f"topology {name!r} keeps no state: {STATE_PATH} is null")
     if answer.state == "REPLACING":  # of the version that waits, nothing is known here
         raise SquallError(f"topology {name!r} is being replaced: try again when the new version runs")
     running = None if answer.state in AT_REST else frozenset(answer.components)

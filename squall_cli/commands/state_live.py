@@ -110,7 +110,7 @@ def committed_at(client: NimbusClient, name: str) -> str:
     """Return where committed state can be read, as a part of a sentence."""
     conf = client.read(ConfigurationsAnswer, "topologies", name, "configuration").conf
     if state_path(conf) is None:
-        return f"it commits nothing, since {STATE_PATH} is not set"
+        return f"it commits nothing, since {STATE_PATH} is null"
     folder = folder_in(conf, name)
     return f"--epoch N shows what was committed (`squall state list {folder}` lists the epochs)"
 

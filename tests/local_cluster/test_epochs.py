@@ -232,7 +232,7 @@ def test_barriers_pass_outboxes_that_are_full(tmp_path: Path) -> None:
         (
             Pass(),
             {"topology.state.path": "state"},
-            "'state': give a folder as file:///path or hdfs://host:port/path, or null for memory",
+            "'state': give a folder as file:///path or hdfs://host:port/path, or auto for a folder of the cluster",
         ),
     ],
 )
