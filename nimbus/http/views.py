@@ -37,6 +37,7 @@ from squall.reports.events import Event
 from squall.security.redaction import redacted
 from squall.security.sealing import BadSeal, fingerprint, sealed_to
 from squall.values import Incarnation
+from topology_api.epoch_rules import state_path
 from topology_api.errors import NoSuchTopology, SquallError
 
 #: The most topologies whose descriptions are cached.
@@ -234,6 +235,7 @@ class Views:
             now=self.now(),
             epoch=status.epoch,
             state_in_memory=in_memory,
+            state_path=state_path(record.conf),
         )
 
     def record(self, name: str) -> TopologyRecord:

@@ -119,7 +119,8 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     `stands_by` is as in GET /topologies, `workers` as in GET /topologies/{name}/workers. `dead_letters`: how many the hosts
     hold, also of earlier versions, counted every few seconds. `now`: when Nimbus answered, in seconds since 1970. `epoch`: the
     last commit of a topology with `topology.state.path`, null for others. `state_in_memory`: bolts whose state ends with their
-    worker, although null for `topology.state.path` does not say that this is meant."""
+    worker, although null for `topology.state.path` does not say that this is meant. `state_path`: below which the topology has
+    its state, in a folder of its name; null: in memory, or Nimbus is of an earlier release."""
 
     name: str
     state: str
@@ -141,6 +142,7 @@ class TopologyAnswer(Struct, frozen=True, kw_only=True):
     dead_letters: int = 0
     now: float = 0.0
     epoch: EpochStatus | None = None
+    state_path: str | None = None
     state_in_memory: list[ComponentName] = []
 
 

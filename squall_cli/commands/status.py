@@ -94,10 +94,15 @@ def status(cluster: ClusterOptions, name: str, tasks: bool) -> None:
     width = width_of(sys.stdout)
     loads = load_lines(found.components, tasks, width, now_of(found))
     workers = worker_lines(found.workers, width)
-    epochs = epoch_lines(found.epoch, found.components, width)
+    epochs = epoch_lines(found.epoch, found.components, width, kept_in(found))
     parts = (head(found, width), loads, workers, epochs, [*trouble(found, supervisors, width)])
     lines = [line for part in parts if part for line in ((), *part)]
     write_lines(sys.stdout, lines[1:])
+
+
+def kept_in(found: TopologyAnswer) -> str:
+    """Return the folder of the topology's state; "": it keeps none, or Nimbus is of an earlier release."""
+    return "" if found.state_path is None else f"{found.state_path.removeprefix('file://')}/{found.name}"
 
 
 def head(found: TopologyAnswer, width: int) -> list[Line]:

@@ -83,22 +83,19 @@ def rewinds_text(epoch: EpochStatus) -> str:
 
 
 def epoch_lines(
-    epoch: EpochStatus | None, components: Mapping[str, ComponentStatus], width: int
+    epoch: EpochStatus | None, components: Mapping[str, ComponentStatus], width: int, folder: str = ""
 ) -> list[Line]:
-    """Return the lines of `squall status`; none if the topology has no epochs."""
+    """Return the lines of `squall status`; none if the topology has no epochs. `folder`: where its state is; "": not known."""
     if epoch is None:
         return []
-    texts = (
-        ("EPOCH", commit_text(epoch)),
-        ("STATE", contents_text(components)),
-        ("REWINDS", rewinds_text(epoch)),
-    )
     room = width - HEAD_WIDTH - 2
-    return [
-        ((f"{head:<{HEAD_WIDTH}}", "head"), ("  ", ""), (formats.cropped(text, room), ""))
-        for head, text in texts
-        if text
-    ]
+    texts = (
+        ("EPOCH", formats.cropped(commit_text(epoch), room)),
+        ("STATE", formats.cropped(contents_text(components), room)),
+        ("KEPT IN", harmless(folder)),  # whole: to be copied
+        ("REWINDS", formats.cropped(rewinds_text(epoch), room)),
+    )
+    return [((f"{head:<{HEAD_WIDTH}}", "head"), ("  ", ""), (text, "")) for head, text in texts if text]
 
 
 def wait_sentences(epoch: EpochStatus | None, shown: Callable[[str], str] = str) -> dict[str, str]:

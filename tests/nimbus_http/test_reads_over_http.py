@@ -117,7 +117,9 @@ def test_bolts_whose_state_ends_with_their_worker_are_named(client: Client, way:
     body["conf"] |= {"topology.state.path": None, **conf}
     body["options"] = {"topology": conf if way == "null by -o" else {}, "components": {}}
     client.post("topologies", body)
-    assert client.get("topologies/words")["state_in_memory"] == (["count"] if way == "neither" else [])
+    told = client.get("topologies/words")
+    assert told["state_in_memory"] == (["count"] if way == "neither" else [])
+    assert told["state_path"] == conf.get("topology.state.path")
 
 
 def test_a_component_is_shown_with_its_tasks_and_inputs(client: Client, running: object) -> None:

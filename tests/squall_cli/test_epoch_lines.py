@@ -51,13 +51,14 @@ def counting(epoch: EpochStatus | None) -> dict[str, Any]:
 
 
 def test_status_shows_the_last_commit_the_state_and_the_rewinds(nimbus: FakeNimbus, run: Squall) -> None:
-    nimbus.put(counting(EPOCH))
+    nimbus.put({**counting(EPOCH), "state_path": "file:///var/kept"})
     lines = run("status counting").stdout.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("EPOCH"))
-    assert lines[start - 1] == "" and lines[start : start + 3] == [
+    assert lines[start - 1] == "" and lines[start : start + 4] == [
         "EPOCH    epoch 19 committed 0.42 s ago; took 35.2ms (at most 80.0ms lately); 12.3 kB; slowest task count[5] with "
         "20.1ms",
         "STATE    count 12,345 keys, count 3 parked, words 1,200 uncommitted",
+        "KEPT IN  /var/kept/counting",
         f"REWINDS  2 rewinds, the last at {formats.moment(NOW)}: the process of worker words-w2 has ended",
     ]
     assert json.loads(run("status counting --json").stdout)["epoch"]["slowest"] == {

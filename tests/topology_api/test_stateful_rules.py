@@ -200,6 +200,10 @@ def test_state_in_memory_is_named_unless_a_setting_says_that_it_is_meant() -> No
     assert state_in_memory(keeps, {"topology.state.path": None}, {}, {}) == ["b", "d"]
     assert state_in_memory(keeps, {"topology.state.path": "file:///state"}, {}) == []
     assert state_in_memory(keeps, {"topology.state.path": None}, {}, {"topology.state.path": None}) == []
+    assert state_in_memory(keeps, {"topology.state.path": None}, {"topology.state.path": "auto"}) == [
+        "b",
+        "d",
+    ]
     assert memory_note(["b", "d"]) == (
         "the state of 'b', 'd' is in memory and ends with its worker: set topology.state.path (docs/state.md); "
         "if that is meant, set it to null in the topology or by -o"
