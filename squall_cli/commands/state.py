@@ -324,7 +324,7 @@ def content_of(
     component: str | None = None,
 ) -> EpochContent:
     """Read the snapshots of an epoch of a topology with a name, or in a folder. Raises `SquallError`."""
-    if "/" in place or Path(place).is_dir():
+    if "/" in place or place in (".", ".."):
         return content_at(state_place(place), webhdfs, epoch, component)
     folder = named(cluster, place, webhdfs).folder
     return content_at(str(folder), folder.webhdfs, epoch, component)

@@ -351,7 +351,8 @@ def state_notes(submission: OutgoingSubmission, answer: Accepted) -> list[str]:
     body = submission.body
     conf = {STATE_PATH: AUTO, **body["conf"]}
     keeps = {each["id"]: each.get("keeps", {}) for each in body["description"]["components"]}
-    if not is_auto(conf):
+    meant = answer.kept.get(STATE_PATH, AUTO) is None  # an operator has said so of the running version
+    if meant or not is_auto(conf):
         given = (body["description"]["conf"], body.get("options", {}).get("topology", {}), answer.kept)
         bolts = state_in_memory(keeps, conf, *given)
     elif answer.state_path is not None:

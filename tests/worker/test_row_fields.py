@@ -99,8 +99,8 @@ def test_rows_that_lack_a_field_are_refused_with_component_stream_and_fields(nam
     first = before.split(", ")[name == "outboxes"]
     assert str(raised.value) == (
         f"out/0 has tuples of stream 'default' of component '{component}' with the fields ({before}), and the stream has other "
-        f"fields now ({first}, c, d), of which these tuples have no 'c' and no 'd': submit the topology as it was, or set "
-        "another topology.state.path"
+        f"fields now ({first}, c, d), of which these tuples have no 'c' and no 'd': submit the topology as it was, remove "
+        "its state (kill it, then `squall state drop NAME`), or set another topology.state.path"
     )
 
 

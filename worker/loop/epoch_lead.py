@@ -253,8 +253,8 @@ class EpochLead:
             advice = ""  # what to do about key groups is in the problem itself
             if len(found) > 1 or newest is None or newest.groups in (0, groups):
                 advice = (
-                    ". Submit the topology as it was, rename a component that is named here, or set another "
-                    "topology.state.path"
+                    ". Submit the topology as it was, rename a component that is named here, remove the state (kill the "
+                    "topology, then `squall state drop`), or set another topology.state.path"
                 )
             self.end(
                 SquallError(

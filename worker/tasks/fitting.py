@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from worker.tasks.epoch_bolt import EpochBoltTask
 
 #: What helps where a snapshot does not fit the topology.
-ANOTHER_PATH: Final = "submit the topology as it was, or set another topology.state.path"
+ANOTHER_PATH: Final = (
+    "submit the topology as it was, remove its state (kill it, then `squall state drop NAME`), or set another "
+    "topology.state.path"
+)
 
 
 def check_inputs(task: EpochBoltTask, ended: Set[int]) -> None:
