@@ -78,6 +78,10 @@ class DeltaWorld(World):
         )  # fmt: skip
         again(lambda: files.put_if_absent(batch.commit, encode_entry(entry)))
 
+    def read_log(self, gate: Gate) -> None:
+        """A reader of the log."""
+        self.check_log(gate)
+
     def check_log(self, gate: Gate = straight) -> set[str]:
         """Read the log as a reader of Delta does; return the files that are in its newest version."""
         files = self.files(gate)

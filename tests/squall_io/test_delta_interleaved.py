@@ -47,7 +47,7 @@ class Run(RandomOrder):
         for number in range(luck.randrange(0, 4)):
             self.add(f"follower {number}", lambda: world.follower(self.gate, 2))
         for number in range(luck.randrange(0, 3)):
-            self.add(f"reader {number}", lambda: world.check_log(self.gate) and None)
+            self.add(f"reader {number}", lambda: world.read_log(self.gate))
         if luck.random() < 0.5:
             self.add("merger", lambda: world.merger(self.gate))
         self.baton.run()

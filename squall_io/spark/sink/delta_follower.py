@@ -1,7 +1,7 @@
 """The Delta log of a sink's table, which follows the batches of one task: in a thread beside, since no batch waits for it.
 
-Batches come together for `ROUND` seconds, so that the log has a version for many. What others have left out, such as a task that
-was killed before its turn, is found by comparing the whole manifest, now and then.
+Batches are collected for `ROUND` seconds, so that a version of the log has many. What others have left out, such as a task that
+was killed before its turn, is found when the whole manifest is compared, now and then.
 Must not know: Spark, how a log is written.
 """
 
