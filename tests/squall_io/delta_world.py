@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from squall.stores.files import Files
-from squall_io.spark.delta.following import catch_up, enable
-from squall_io.spark.delta.own_batches import OwnBatches, newest_version
+from squall_io.spark.delta.following import catch_up, enable, newest_version
+from squall_io.spark.delta.own_batches import OwnBatches
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.layout import TMP, BatchName, WriterId

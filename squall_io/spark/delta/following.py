@@ -83,11 +83,6 @@ class Caught:
     removed: int
 
 
-def has_log(files: Files) -> bool:
-    """Return whether a table has a Delta log."""
-    return bool(files.list(log_names.FOLDER))
-
-
 def enable(files: Files, wall: Callable[[], float]) -> bool:
     """Give a table a Delta log, which holds nothing yet; return False if it has one. Raises `NoDeltaLog`, `ForeignLog`."""
     table, schema = read_table(files), latest_schema(files)
@@ -99,6 +94,12 @@ def enable(files: Files, wall: Callable[[], float]) -> bool:
     if log.version >= 0:
         return False
     return files.put_if_absent(log_names.version_path(0), encode_actions(_first(table, schema, wall())))
+
+
+def newest_version(files: Files) -> int:
+    """Return the newest version of the Delta log of a table; -1 if it has none."""
+    found = (log_names.version_of(status.name) for status in files.list(log_names.FOLDER))
+    return max((version for version in found if version is not None), default=-1)
 
 
 def cannot_follow(table: TableRecord, schema: NumberedSchema | None) -> str | None:
@@ -144,6 +145,36 @@ def catch_up(files: Files, wall: Callable[[], float], log: DeltaLog | None = Non
     return Caught(log.version, added, removed)
 
 
+def rebuild(files: Files, wall: Callable[[], float]) -> int:
+    """Make the Delta log of a table hold what the manifest says, whatever it holds, and whoever writes to it meanwhile; return
+    the version. Raises `NoDeltaLog`, `UnreadableManifest`.
+
+    Nothing is deleted: readers begin with the checkpoint of a new version. A file that is added again by a task that began
+    earlier is there once, since a Delta log knows files by their paths.
+    """
+    table, schema = read_table(files), latest_schema(files)
+    if why := cannot_follow(table, schema):
+        raise NoDeltaLog(f"{files.root} cannot have a Delta log: {why}")
+    assert schema is not None
+    require_readable(files, read_state(files))
+    now = wall()
+    version = newest_version(files) + 1
+    info = Action(commit_info=CommitInfo(_millis(now), "REBUILD"))
+    while not files.put_if_absent(
+        log_names.version_path(version), encode_actions([*_first(table, schema, now), info])
+    ):
+        version += 1
+    log = DeltaLog(files)
+    # The manifest is read after the version is there: what is committed later is in a later version.
+    state = require_readable(files, read_state(files))
+    uncertain = set(state.uncertain)
+    entries = [entry for entry in state.entries if entry.batch not in uncertain]
+    log.version = version - 1
+    log.apply([*_first(table, schema, now), *adding_actions((), entries, table.partition_by, now)])
+    write_checkpoint(files, version, held(log))
+    return version
+
+
 def _delete_old(files: Files, checkpoint: int) -> None:
     """Delete what readers of the last days do not need: versions before a checkpoint, and earlier checkpoints."""
     found = files.list(log_names.FOLDER)
@@ -177,6 +208,12 @@ def next_versions(
     certain = [entry for entry in state.entries if entry.batch not in uncertain]
     kept = {file.path for entry in certain for file in entry.files}
     gone = [file.path for entry in state.replaced for file in entry.files if file.path not in kept]
+    if unknown := log.live.keys() - kept - set(gone):
+        count = "a file" if len(unknown) == 1 else f"{len(unknown):,} files"
+        raise ForeignLog(
+            f"the Delta log of {log.files.root} has {count} of no committed batch, such as {min(unknown)}: "
+            "the manifest is an older copy of itself, or another program has changed the log"
+        )
     first = [
         *_changed(log, table, schema),
         *(_removed(log.live[path], now) for path in gone if path in log.live),

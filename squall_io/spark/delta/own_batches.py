@@ -22,12 +22,6 @@ from squall_io.spark.manifest.entries import BatchEntry
 REMEMBERED: Final = 10_000
 
 
-def newest_version(files: Files) -> int:
-    """Return the newest version of the Delta log of a table; -1 if it has none."""
-    found = (log_names.version_of(status.name) for status in files.list(log_names.FOLDER))
-    return max((version for version in found if version is not None), default=-1)
-
-
 @dataclass
 class OwnBatches:
     """Adds the batches of one task to the log.

@@ -16,8 +16,8 @@ from typing import Final
 
 from squall.stores.files import Files
 from squall_io.spark.delta.actions import ForeignLog
-from squall_io.spark.delta.following import CHECKPOINT_EVERY, catch_up
-from squall_io.spark.delta.own_batches import OwnBatches, newest_version
+from squall_io.spark.delta.following import CHECKPOINT_EVERY, catch_up, newest_version
+from squall_io.spark.delta.own_batches import OwnBatches
 from squall_io.spark.manifest.entries import BatchEntry
 
 #: Seconds between two looks at what waits.
