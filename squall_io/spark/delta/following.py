@@ -138,7 +138,7 @@ def catch_up(files: Files, wall: Callable[[], float], log: DeltaLog | None = Non
                 break
             added += sum(action.add is not None for action in actions)
             removed += sum(action.remove is not None for action in actions)
-    if log.version - log.checkpoint >= CHECKPOINT_EVERY:
+    if log.version - max(log.checkpoint, 0) >= CHECKPOINT_EVERY:
         write_checkpoint(files, log.version, held(log))
         log.checkpoint = log.version
         _delete_old(files, log.version)

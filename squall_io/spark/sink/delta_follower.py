@@ -66,7 +66,7 @@ class DeltaFollower:
 
     def open(self) -> None:
         """Begin, before the task's first batch. Raises errors of `Files`."""
-        self._begin(newest_version(self._files()))
+        self.begin(newest_version(self._files()))
         self._thread.start()
 
     def add(self, entry: BatchEntry | None) -> None:
@@ -83,7 +83,7 @@ class DeltaFollower:
         """Bring the log up to date. now: seconds, by any clock. Raises errors of `Files`, and `ForeignLog`."""
         if self._own is None and now >= self._due:
             self._due = now + LOOK
-            self._begin(newest_version(self._files()))
+            self.begin(newest_version(self._files()))
         self._take()
         if (own := self._own) is None:
             return
@@ -109,7 +109,8 @@ class DeltaFollower:
             elif self._own is not None:
                 self._own.waiting.append(entry)
 
-    def _begin(self, version: int) -> None:
+    def begin(self, version: int) -> None:
+        """Follow a log whose newest version is this; -1: there is none yet."""
         if version >= 0:
             self._own = OwnBatches(self._wall, self._partition_by, version)
             self._compared = -1
