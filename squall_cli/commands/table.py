@@ -138,8 +138,9 @@ def table(
 
     if not sweeping and (dry_run or older_than is not None):
         raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
-    writing = sweeping or enable_delta or rebuild_delta
-    check_places(master, conf, reads=[path], writes=[path] if writing else [])
+    check_places(
+        master, conf, reads=[path], writes=[path] if sweeping or enable_delta or rebuild_delta else []
+    )
     with StartedSpark(master, conf) as started:
         files = started.store(path)
         changed = table_delta.change(files, enable_delta, rebuild_delta)
@@ -157,9 +158,7 @@ def table(
     else:
         print_summary(found)
         print_swept(swept)
-        if changed is not None:
-            echo(f"\n{changed}")
-        for line in (*key_lines(counts), *verified_lines(verified)):
+        for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
             echo(line)
     if bad:
         echo("\n".join(bad), err=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 #: What helps if a log cannot be followed.
-ADVICE: Final = "The log was left as it is. --rebuild-delta writes a new version that holds what the manifest says; nothing is deleted"
+ADVICE: Final = "The log was left as it is; --rebuild-delta writes a version that holds what is committed, and deletes nothing"
 
 
 def change(files: Files, enabling: bool, rebuilding: bool) -> str | None:

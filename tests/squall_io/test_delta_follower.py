@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 
@@ -123,3 +124,22 @@ def test_a_log_that_is_not_ours_ends_the_thread_with_a_sentence(caplog: pytest.L
     kept.open()
     kept.close()  # which lets the thread make its last round
     assert "the Delta log is left as it is" in caplog.text and "00001.json" in caplog.text
+
+
+def test_a_sink_of_default_settings_adds_its_batches_within_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = table()
+    enable(files, wall())
+    kept = DeltaFollower(lambda: files, ("day",), LOG)
+    pauses: list[float | None] = []
+
+    def wait(pause: float | None) -> bool:
+        """The thread's pause; a batch is committed during the second one."""
+        pauses.append(pause)
+        if len(pauses) == 2:
+            kept.add(commit(files, 1, "day=1"))
+        return len(pauses) > 2
+
+    monkeypatch.setattr(kept, "_stop", SimpleNamespace(wait=wait, set=lambda: None))
+    kept.open()
+    kept.close()
+    assert pauses == [5.0] * 3 and compare_log(files) == LogState(1)

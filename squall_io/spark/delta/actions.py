@@ -1,6 +1,6 @@
 """The actions of a Delta log: what a version holds, a line of JSON each.
 
-Only the actions that Squall writes are known. A log with any other action was written by somebody else, and is left alone.
+Only the actions that Squall writes are known. A log with any other action comes from another program, and is left alone.
 Source: https://github.com/delta-io/delta/blob/master/PROTOCOL.md, "Actions".
 Must not know: files, when actions are written.
 """
@@ -55,7 +55,7 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     description: str | None = None
 
 
-class Add(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class AddedFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A data file that belongs to the table from this version on."""
 
     #: Relative to the table, as a URI: `day=1/squall-....parquet`.
@@ -70,7 +70,7 @@ class Add(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     tags: dict[str, str | None] | None = None
 
 
-class Remove(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+class RemovedFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A data file that does not belong to the table any more."""
 
     path: str
@@ -101,26 +101,28 @@ class CommitInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True
     replaces: tuple[str, ...] = ()
 
 
-class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True):
+class DeltaAction(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, forbid_unknown_fields=True
+):
     """A line of a version: one of its fields is set."""
 
     protocol: Protocol | None = None
     meta_data: Metadata | None = None
-    add: Add | None = None
-    remove: Remove | None = None
+    add: AddedFile | None = None
+    remove: RemovedFile | None = None
     txn: Txn | None = None
     commit_info: CommitInfo | None = None
 
 
-def encode_actions(actions: Iterable[Action]) -> bytes:
+def encode_actions(actions: Iterable[DeltaAction]) -> bytes:
     """Return the bytes of a version."""
     return b"".join(msgspec.json.encode(action) + b"\n" for action in actions)
 
 
-def decode_actions(data: bytes, path: str) -> list[Action]:
+def decode_actions(data: bytes, path: str) -> list[DeltaAction]:
     """Return the actions of a version. Raises `ForeignLog` for what Squall does not write, and for what is damaged."""
     try:
-        return [msgspec.json.decode(line, type=Action) for line in data.splitlines() if line.strip()]
+        return [msgspec.json.decode(line, type=DeltaAction) for line in data.splitlines() if line.strip()]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # ValidationError is a DecodeError
         raise ForeignLog(f"{path} is damaged, or was not written by Squall: {error}") from None
 
@@ -141,4 +143,4 @@ def path_of(uri: str, where: str) -> str:
     return path
 
 
-build_type_info(Action)
+build_type_info(DeltaAction)

@@ -12,8 +12,8 @@ from squall.stores.concurrently import map_concurrently
 from squall.stores.files import AbsentFile, Files
 from squall_io.spark.delta import log_names
 from squall_io.spark.delta.actions import (
-    Action,
-    Add,
+    AddedFile,
+    DeltaAction,
     ForeignLog,
     Metadata,
     Protocol,
@@ -39,7 +39,7 @@ class DeltaLog:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     #: The data files of the table, by path.
-    live: dict[str, Add] = field(default_factory=dict)
+    live: dict[str, AddedFile] = field(default_factory=dict)
     txns: dict[str, Txn] = field(default_factory=dict)
 
     def refresh(self) -> None:
@@ -66,7 +66,7 @@ class DeltaLog:
             where = f"{self.files.root}/{log_names.version_path(self.version + 1)}"
             self.apply(decode_actions(following, where))
 
-    def apply(self, actions: list[Action]) -> None:
+    def apply(self, actions: list[DeltaAction]) -> None:
         """Add the actions of the next version. Raises `ForeignLog`, and changes nothing then."""
         where = f"{self.files.root}/{log_names.version_path(self.version + 1)}"
         protocol = next((action.protocol for action in actions if action.protocol is not None), self.protocol)

@@ -1,7 +1,7 @@
 """The Delta log of a table follows its manifest: which files each new version adds and removes.
 
 The manifest decides what a table holds. The log is brought up to it by any process that may write, at any time, as often as it
-likes (`catch_up`), and by a sink after its own batches (`own_batches`). Nobody waits for it: a batch is acked without it.
+likes (`catch_up`), and by a sink after its own batches (`own_batches`). A batch is acked without it.
 
 **Why it is right.** A version that exists is never changed, and version v + 1 is put if absent, by a process that has read all
 versions up to v.
@@ -19,7 +19,7 @@ versions that it has not put itself.
 an owner and not yet batch 2, so the greatest number that was added says nothing about those before it. `txn` has this number
 for other readers, as the protocol wants.
 
-*A call that takes effect late* (a request in a frozen server) puts version v + 1 only if nobody else has, so it is right, and
+*A call that takes effect late* (a request in a frozen server) puts version v + 1 only if no other process has, so it is right, and
 old: the next one continues from it.
 
 A log that holds something that Squall has not written is left alone (`ForeignLog`).
@@ -38,13 +38,13 @@ from squall.stores.concurrently import map_concurrently
 from squall.stores.files import Files
 from squall_io.spark.delta import log_names
 from squall_io.spark.delta.actions import (
-    Action,
-    Add,
+    AddedFile,
     CommitInfo,
+    DeltaAction,
     ForeignLog,
     Metadata,
     Protocol,
-    Remove,
+    RemovedFile,
     Txn,
     encode_actions,
     uri_of,
@@ -146,7 +146,7 @@ def catch_up(files: Files, wall: Callable[[], float], log: DeltaLog | None = Non
 
 
 def rebuild(files: Files, wall: Callable[[], float]) -> int:
-    """Make the Delta log of a table hold what the manifest says, whatever it holds, and whoever writes to it meanwhile; return
+    """Make the Delta log of a table hold what the manifest says, also if other processes write to it meanwhile; return
     the version. Raises `NoDeltaLog`, `UnreadableManifest`.
 
     Nothing is deleted: readers begin with the checkpoint of a new version. A file that is added again by a task that began
@@ -159,7 +159,7 @@ def rebuild(files: Files, wall: Callable[[], float]) -> int:
     require_readable(files, read_state(files))
     now = wall()
     version = newest_version(files) + 1
-    info = Action(commit_info=CommitInfo(_millis(now), "REBUILD"))
+    info = DeltaAction(commit_info=CommitInfo(_millis(now), "REBUILD"))
     while not files.put_if_absent(
         log_names.version_path(version), encode_actions([*_first(table, schema, now), info])
     ):
@@ -190,7 +190,7 @@ def _delete_old(files: Files, checkpoint: int) -> None:
     map_concurrently(files.delete, needless)
 
 
-def put_next(log: DeltaLog, actions: list[Action]) -> bool:
+def put_next(log: DeltaLog, actions: list[DeltaAction]) -> bool:
     """Put the version that follows, and apply it; return False if another process has put a different one."""
     path, data = log_names.version_path(log.version + 1), encode_actions(actions)
     # After a lost answer the version may be there: it is this one, or the log is read again.
@@ -202,7 +202,7 @@ def put_next(log: DeltaLog, actions: list[Action]) -> bool:
 
 def next_versions(
     log: DeltaLog, state: TableState, table: TableRecord, schema: NumberedSchema, now: float
-) -> list[list[Action]]:
+) -> list[list[DeltaAction]]:
     """Return the versions that bring a log up to a state of the manifest that was read after it; none if it is there."""
     uncertain = set(state.uncertain)
     certain = [entry for entry in state.entries if entry.batch not in uncertain]
@@ -227,8 +227,12 @@ def next_versions(
 
 
 def _cut(
-    log: DeltaLog, first: list[Action], adding: Sequence[BatchEntry], partition_by: Sequence[str], now: float
-) -> Iterator[list[Action]]:
+    log: DeltaLog,
+    first: list[DeltaAction],
+    adding: Sequence[BatchEntry],
+    partition_by: Sequence[str],
+    now: float,
+) -> Iterator[list[DeltaAction]]:
     """Yield versions of at most `MOST_FILES` files, or of one entry."""
     taken: list[BatchEntry] = []
     size = 0
@@ -243,10 +247,10 @@ def _cut(
 
 def adding_actions(
     live: Container[str], entries: Sequence[BatchEntry], partition_by: Sequence[str], now: float
-) -> Iterator[Action]:
+) -> Iterator[DeltaAction]:
     """Yield the actions that add entries, without files that are live."""
     names = tuple(str(entry.batch) for entry in entries)
-    yield Action(
+    yield DeltaAction(
         commit_info=CommitInfo(
             timestamp=_millis(now),
             batches=names,
@@ -257,16 +261,16 @@ def adding_actions(
     for entry in entries:
         for file in entry.files:
             if file.path not in live:
-                yield Action(add=add_of(file, partition_by, entry.committed))
+                yield DeltaAction(add=add_of(file, partition_by, entry.committed))
         owner = f"{entry.batch.writer_id}.{entry.batch.epoch}"
         newest[owner] = max(entry.batch.number, newest.get(owner, 0))
     for owner, number in newest.items():
-        yield Action(txn=Txn(owner, number, _millis(now)))
+        yield DeltaAction(txn=Txn(owner, number, _millis(now)))
 
 
-def add_of(file: DataFile, partition_by: Sequence[str], committed: float) -> Add:
+def add_of(file: DataFile, partition_by: Sequence[str], committed: float) -> AddedFile:
     """Return the action that adds a data file."""
-    return Add(
+    return AddedFile(
         uri_of(file.path), partition_values(file.path, partition_by), file.size, _millis(committed), True
     )
 
@@ -278,22 +282,22 @@ def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | 
     return {name: None if text == NULL_PARTITION else text for name, text in zip(partition_by, texts)}
 
 
-def _removed(add: Add, now: float) -> Action:
+def _removed(add: AddedFile, now: float) -> DeltaAction:
     # Its rows are in another file: no data changes.
-    return Action(remove=Remove(add.path, _millis(now), data_change=False, size=add.size))
+    return DeltaAction(remove=RemovedFile(add.path, _millis(now), data_change=False, size=add.size))
 
 
-def _changed(log: DeltaLog, table: TableRecord, schema: NumberedSchema) -> Iterator[Action]:
+def _changed(log: DeltaLog, table: TableRecord, schema: NumberedSchema) -> Iterator[DeltaAction]:
     """Yield the actions that tell a new schema."""
     text, protocol = schema_string(schema.schema), protocol_for(schema)
     if log.protocol != protocol and protocol != _PLAIN:
-        yield Action(protocol=protocol)
+        yield DeltaAction(protocol=protocol)
     if log.metadata is None or log.metadata.schema_string != text:
         if why := cannot_follow(table, schema):
             raise ForeignLog(f"the Delta log of {log.files.root} cannot follow any further: {why}")
         before = log.metadata
         assert before is not None  # version 0 has it
-        yield Action(
+        yield DeltaAction(
             meta_data=Metadata(
                 before.id, text, before.partition_columns, before.configuration, before.created_time
             )
@@ -305,7 +309,7 @@ def protocol_for(schema: NumberedSchema) -> Protocol:
     return _WITH_NTZ if needs_ntz(schema.schema) else _PLAIN
 
 
-def _first(table: TableRecord, schema: NumberedSchema, now: float) -> list[Action]:
+def _first(table: TableRecord, schema: NumberedSchema, now: float) -> list[DeltaAction]:
     """Return version 0."""
     metadata = Metadata(
         id=f"{secrets.token_hex(4)}-{secrets.token_hex(2)}-4{secrets.token_hex(2)[1:]}-8{secrets.token_hex(2)[1:]}-{secrets.token_hex(6)}",
@@ -315,16 +319,20 @@ def _first(table: TableRecord, schema: NumberedSchema, now: float) -> list[Actio
         created_time=_millis(now),
     )
     info = CommitInfo(timestamp=_millis(now), operation="CREATE TABLE")
-    return [Action(commit_info=info), Action(protocol=protocol_for(schema)), Action(meta_data=metadata)]
+    return [
+        DeltaAction(commit_info=info),
+        DeltaAction(protocol=protocol_for(schema)),
+        DeltaAction(meta_data=metadata),
+    ]
 
 
-def held(log: DeltaLog) -> list[Action]:
+def held(log: DeltaLog) -> list[DeltaAction]:
     """Return the actions of a checkpoint of the log's version."""
     return [
-        Action(protocol=log.protocol),
-        Action(meta_data=log.metadata),
-        *(Action(txn=txn) for txn in log.txns.values()),
-        *(Action(add=add) for add in log.live.values()),
+        DeltaAction(protocol=log.protocol),
+        DeltaAction(meta_data=log.metadata),
+        *(DeltaAction(txn=txn) for txn in log.txns.values()),
+        *(DeltaAction(add=add) for add in log.live.values()),
     ]
 
 

@@ -15,18 +15,18 @@ import msgspec
 
 from squall.stores.files import Files
 from squall_io.spark.delta import log_names
-from squall_io.spark.delta.actions import Action, ForeignLog, encode_actions
+from squall_io.spark.delta.actions import DeltaAction, ForeignLog, encode_actions
 
 if TYPE_CHECKING:
     import pyarrow
 
-#: The fields of `Action` that a checkpoint has as columns.
+#: The fields of `DeltaAction` that a checkpoint has as columns.
 _COLUMNS: Final = ("txn", "add", "remove", "metaData", "protocol")
 #: The fields of actions that are maps.
 _MAPS: Final = frozenset({"partitionValues", "configuration", "options"})
 
 
-def write_checkpoint(files: Files, version: int, actions: Sequence[Action]) -> None:
+def write_checkpoint(files: Files, version: int, actions: Sequence[DeltaAction]) -> None:
     """Write the checkpoint of a version, which holds `actions`, and tell readers to begin there.
 
     Two processes that write the checkpoint of the same version write the same. The hint is replaced, not put: where two writers
@@ -37,7 +37,7 @@ def write_checkpoint(files: Files, version: int, actions: Sequence[Action]) -> N
     files.replace(log_names.LAST_CHECKPOINT, json.dumps(hint).encode())
 
 
-def encode_checkpoint(actions: Iterable[Action]) -> bytes:
+def encode_checkpoint(actions: Iterable[DeltaAction]) -> bytes:
     """Return the bytes of a checkpoint."""
     import pyarrow
     import pyarrow.parquet
@@ -49,14 +49,14 @@ def encode_checkpoint(actions: Iterable[Action]) -> bytes:
     return target.getvalue()
 
 
-def decode_checkpoint(data: bytes, path: str) -> list[Action]:
+def decode_checkpoint(data: bytes, path: str) -> list[DeltaAction]:
     """Return the actions of a checkpoint. Raises `ForeignLog`."""
     import pyarrow
     import pyarrow.parquet
 
     try:
         rows = pyarrow.parquet.read_table(io.BytesIO(data)).to_pylist()
-        return [msgspec.convert(_without_nulls(row), Action) for row in rows]
+        return [msgspec.convert(_without_nulls(row), DeltaAction) for row in rows]
     except (pyarrow.ArrowException, msgspec.ValidationError, ValueError, TypeError) as error:
         raise ForeignLog(f"{path} is damaged, or was not written by Squall: {error}") from None
 

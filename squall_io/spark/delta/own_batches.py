@@ -35,7 +35,7 @@ class OwnBatches:
     #: Batches that are committed, and not yet in the log.
     waiting: list[BatchEntry] = field(default_factory=list)
     #: Batches that are in the log, or whose rows are, by their names; the oldest first.
-    _known: dict[str, None] = field(default_factory=dict)
+    _known: dict[str, None] = field(default_factory=dict, init=False)
 
     def add(self, files: Files) -> None:
         """Add the batches that wait; each must have passed the last look of the protocol. Raises errors of `Files`, after which
