@@ -19,7 +19,7 @@ from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
 from squall_cli.options.kinds import Seconds, folders
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
-from squall_cli.spark import table_sweep
+from squall_cli.spark import table_delta, table_sweep
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import echo
@@ -91,6 +91,16 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
     help="Sweep only topologies that have written nothing for this long.  [default: 86400, a day]",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what --sweep would delete.")
+@click.option(
+    "--enable-delta",
+    is_flag=True,
+    help="Give the table a Delta log, or add what its log lacks.",
+)
+@click.option(
+    "--rebuild-delta",
+    is_flag=True,
+    help="Make a damaged Delta log hold what is committed.",
+)
 @spark_options
 @json_option
 def table(
@@ -100,6 +110,8 @@ def table(
     sweeping: bool,
     older_than: float | None,
     dry_run: bool,
+    enable_delta: bool,
+    rebuild_delta: bool,
     master: str | None,
     conf: Mapping[str, str],
     as_json: bool,
@@ -110,7 +122,8 @@ def table(
     reads every committed file and compares its digest with the committed one. --key lets Spark count the rows that are replays
     of other rows. --sweep deletes leftovers of topologies that ended in the middle of a batch: the command assumes that a
     topology has ended if it wrote nothing for a day, or for --older-than seconds. If a sink of such a topology is still alive,
-    it writes its batch again; no row is lost.
+    it writes its batch again; no row is lost. --enable-delta gives a table of Parquet files a Delta log, from which readers of
+    Delta tables see the committed rows; a table that a sink has made has one.
 
     \b
     Examples:
@@ -125,9 +138,12 @@ def table(
 
     if not sweeping and (dry_run or older_than is not None):
         raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
-    check_places(master, conf, reads=[path], writes=[path] if sweeping else [])
+    check_places(
+        master, conf, reads=[path], writes=[path] if sweeping or enable_delta or rebuild_delta else []
+    )
     with StartedSpark(master, conf) as started:
         files = started.store(path)
+        changed = table_delta.change(files, enable_delta, rebuild_delta)
         age = table_sweep.OLD if older_than is None else older_than
         swept, found = swept_and_read(files, age if sweeping else None, dry_run)
         verified = checked(files) if verifying else None
@@ -142,7 +158,7 @@ def table(
     else:
         print_summary(found)
         print_swept(swept)
-        for line in (*key_lines(counts), *verified_lines(verified)):
+        for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
             echo(line)
     if bad:
         echo("\n".join(bad), err=True)
@@ -261,6 +277,7 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
     if stream.uncertain:
         what = "may turn out not to count: a new task has taken over, but has not written its fence yet"
         yield batches(stream.uncertain, what, what)
+    yield from table_delta.lines(stream.delta)
 
 
 def print_swept(swept: table_sweep.Sweep | None) -> None:
@@ -336,7 +353,10 @@ def in_json(found: TableSummary, verified: Verification | None, counts: KeyCount
         "unreadable": [{"path": problem.path, "why": problem.why} for problem in found.unreadable],
     }
     if found.stream is not None:
-        answer |= {name: value for name, value in vars(found.stream).items() if name != "writers"}
+        answer |= {
+            name: value for name, value in vars(found.stream).items() if name not in ("writers", "delta")
+        }
+        answer["delta"] = None if found.stream.delta is None else vars(found.stream.delta)
         answer["writers"] = [
             {("bytes" if name == "size" else name): value for name, value in vars(writer).items()}
             for writer in found.stream.writers

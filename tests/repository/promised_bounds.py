@@ -392,6 +392,18 @@ SPARK: Final = (
 )
 
 SINK: Final = (
+    Bound(
+        "A sink adds its batches every 5 seconds",
+        5,
+        "squall_io.spark.sink.delta_follower:ROUND",
+        "squall_io/test_delta_follower.py::test_a_sink_of_default_settings_adds_its_batches_within_a_round",
+    ),
+    Bound(
+        "Versions are kept for 7 days",
+        7,
+        "squall_io.spark.delta.following:RETAINED / 86_400",
+        "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go",
+    ),
     Bound("unless a single attempt takes longer than ten minutes", 10, "squall_io.spark.signs_of_life:PATIENCE / 60",
           "squall_io/test_long_attempts.py::test_an_attempt_reports_progress_for_its_patience_and_no_longer"),
     Bound("The log reports this at once, then every minute", 1, "squall_io.spark.sink.errors:LOG_AGAIN / 60",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from local_cluster import LocalCluster, bolt_run
 from local_cluster.testing import Pause, run_bolt
@@ -60,6 +61,11 @@ def test_rows_of_a_batch_are_in_the_table_in_each_format(
     assert run.acked() == given and not run.errors
     assert rows_of(spark, tmp_path) == sorted(given, key=repr)
     assert leftovers(tmp_path) == []
+    if file_format == "parquet":
+        read = DeltaTable(tmp_path).to_pyarrow_table().select(["word", "count", "part"]).to_pylist()
+        assert sorted(map(tuple, (row.values() for row in read)), key=repr) == sorted(given, key=repr)
+    else:
+        assert not (tmp_path / "_delta_log").exists()
 
 
 def test_rows_that_do_not_fit_fail_individually_and_the_others_are_stored(

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from squall.stores.files import Files, FilesRefused, FilesUnavailable
+from squall_io.spark.delta.log_names import FOLDER as DELTA
 from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
 from squall_io.spark.manifest.entries import BatchEntry
@@ -250,14 +251,14 @@ class World:
         self._check_leftovers(after)
 
     def _check_leftovers(self, state: TableState) -> None:
-        kept = {file.path for entry in state.entries for file in entry.files}
+        kept = {file.path for entry in state.counted.values() for file in entry.files}
         for path, data in OTHERS.items():
             if self.store.files.get(path) != data:
                 raise Broken(f"{path} belongs to another owner, and was touched")
         for path in sorted({*self.store.files, *self.store.folders} - kept - set(OTHERS)):
             name = path.rpartition("/")[2]
             ours = batch_of(name) if path.startswith((f"{STAGING}/", f"{FOLDER}/commits/")) else None
-            if path in self.store.files and not path.startswith(f"{FOLDER}/"):
+            if path in self.store.files and not path.startswith((f"{FOLDER}/", f"{DELTA}/")):
                 raise Broken(f"{path} is left, and no batch that counts has it")
             if (
                 ours is not None

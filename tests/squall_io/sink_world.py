@@ -178,6 +178,7 @@ class SinkWorld:
             "_squall/schemas/",
             "_squall/table.json",
             "_squall/checkpoints/",
+            "_delta_log/",
         )
         return {path for path in self.store.files if path not in named and not path.startswith(ours)}
 

@@ -59,7 +59,7 @@ def staged(files: MemoryFiles, epoch: int, index: int = 0, topology_id: str = "w
 
 
 def shown(files: MemoryFiles, epoch: int, name: str) -> bool:
-    return show_epoch(files, batch(epoch), name, BY, wall=lambda: 1_700_000_000.0)
+    return show_epoch(files, batch(epoch), name, BY, wall=lambda: 1_700_000_000.0).made
 
 
 def entries(files: MemoryFiles) -> list[BatchEntry]:

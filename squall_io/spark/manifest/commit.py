@@ -137,6 +137,11 @@ class BatchCommit:
     _entry: BatchEntry | None = field(default=None, init=False)
     _moved: bool = field(default=False, init=False)
 
+    @property
+    def entry(self) -> BatchEntry | None:
+        """The entry, if this commit has put it, or has found it; a batch may count without."""
+        return self._entry
+
     def run(self) -> BatchEntry:
         """Take steps 2 to 6, and return the entry, which then counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and
         errors of `Files`.

@@ -95,6 +95,14 @@ class Shower:
     incarnation: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """An epoch that is visible: its entry, and whether this call has put it."""
+
+    entry: BatchEntry
+    made: bool
+
+
 def new_part(index: int) -> str:
     """Return a name for a part of a task that nothing else has."""
     return f"{index}~{secrets.token_hex(6)}"
@@ -148,8 +156,8 @@ def show_epoch(
     by: Shower,
     wall: Callable[[], float],
     at: Callable[[str], None] = lambda step: None,
-) -> bool:
-    """Make an epoch visible that the log has committed, with all its parts (steps 4 to 7); return whether this call did.
+) -> Shown:
+    """Make an epoch visible that the log has committed, with all its parts (steps 4 to 7).
 
     name: the part of the task that shows. Raises `BatchLost` if its rows are gone, `BatchConflict` if the table has other rows
     for the epoch, `UnreadableRecord`, and errors of `Files`. Call it again after any of them.
@@ -157,12 +165,11 @@ def show_epoch(
     at("parts")
     parts = _read_parts(files, batch)
     own = next((part for part in parts if part.name == name), None)
-    if _is_there(files, batch, name):
+    if (there := _find(files, batch, name)) is not None:
         files.delete(batch.staging)
-        return False
+        return Shown(there, made=False)
     if own is None:
-        _require_counted(files, batch, name)
-        return False
+        return Shown(_require_counted(files, batch, name), made=False)
     parts = [part for part in parts if part.topology_id == own.topology_id]
     at("move")
     moves = [file for part in parts for file in part.files]
@@ -181,10 +188,10 @@ def show_epoch(
     )
     put = files.put_if_absent(batch.commit, encode_entry(entry))
     if not put:
-        _is_there(files, batch, name)
+        entry = _find(files, batch, name) or entry
     at("clear")
     files.delete(batch.staging)
-    return put
+    return Shown(entry, put)
 
 
 def sweep_parts(files: Files, batch: BatchName, index: int, parallelism: int) -> None:
@@ -250,17 +257,17 @@ def _move(files: Files, batch: BatchName, file: StagedFile) -> None:
         )
 
 
-def _is_there(files: Files, batch: BatchName, name: str) -> bool:
-    """Return whether the batch's entry has its own file. Raises `BatchConflict` if the part is not in it."""
+def _find(files: Files, batch: BatchName, name: str) -> BatchEntry | None:
+    """Return the batch's entry if it has its own file. Raises `BatchConflict` if the part is not in it."""
     with suppress(AbsentFile):
         entry = decode_entry(files.read(batch.commit), batch.commit)
         _require_part(files, entry.paths, batch, name)
-        return True
-    return False
+        return entry
+    return None
 
 
-def _require_counted(files: Files, batch: BatchName, name: str) -> None:
-    """Raise `BatchLost` if a checkpoint does not have the batch either."""
+def _require_counted(files: Files, batch: BatchName, name: str) -> BatchEntry:
+    """Return the batch's entry in a checkpoint. Raises `BatchLost` if there is none either."""
     entry = read_state(files).counted.get(batch)
     if entry is None:
         raise BatchLost(
@@ -268,6 +275,7 @@ def _require_counted(files: Files, batch: BatchName, name: str) -> None:
             "committed rows were removed. Put the staging folder of the batch back"
         )
     _require_part(files, entry.paths, batch, name)
+    return entry
 
 
 def _require_part(files: Files, paths: Collection[str], batch: BatchName, name: str) -> None:

@@ -17,6 +17,7 @@ PATH/                                            the table; every path below is 
     results/<run>-<random>.seal.json             whether the run's files are published or swept: see results/versions.py
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
+The Delta log, `PATH/_delta_log`, has names of its own (`delta/log_names.py`).
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
 so files that tasks of a failed attempt still write are never among the files of a later attempt.

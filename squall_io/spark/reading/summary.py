@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import Final
 
 from squall.stores.files import AbsentFile, Files, FilesError, FileStatus, FilesUnavailable
+from squall_io.spark.delta.comparing import LogState, compare_log
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
@@ -121,6 +122,8 @@ class StreamSummary:
     checkpoint: int
     #: Batches that are not in the newest checkpoint.
     loose: int
+    #: How far the Delta log is; None if there is none.
+    delta: LogState | None = None
 
 
 def table_summary(files: Files) -> TableSummary:
@@ -150,6 +153,7 @@ def table_summary(files: Files) -> TableSummary:
         leftover=len(staged) - writing,
         checkpoint=state.checkpoint.number,
         loose=len(state.uncovered) + len(state.uncertain),
+        delta=compare_log(files),
     )
     columns = None if latest is None else latest.schema
     start, end = min(commits, default=None), max(commits, default=None)

@@ -81,11 +81,13 @@ class EpochWriter(SinkTable):
         task = self._context
         by = Shower(task.topology, task.topology_id, task.component, task.incarnation)
         what = f"batch {batch} is not in {self._store.root}"
-        made = self._retried(
+        shown = self._retried(
             what, lambda: show_epoch(self._store, batch, name, by, wall=time.time, at=self._at)
         )
-        self._tidy(batch, made)
-        return made
+        if self._delta is not None:
+            self._delta.add(shown.entry)  # each task tells of it: the one that has made it may be gone
+        self._tidy(batch, shown.made)
+        return shown.made
 
     def drop(self, lineage: str, epoch: int, name: str) -> None:
         """Delete what was staged for a void epoch. Raises `NotCommitted`."""

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import OpenStore
 from squall.stores.java.jvm import JavaFailed
+from squall_io.spark.delta.following import cannot_follow, enable
 from squall_io.spark.manifest.commit import is_data
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.signs_of_life import keep_alive
+from squall_io.spark.sink.delta_follower import DeltaFollower
 from squall_io.spark.sink.errors import ErrorClass, NotCommitted, Retries, classify
 from squall_io.spark.sink.settings import SinkSettings
 from squall_io.spark.sink.writing import TableWriter, WriteAs
@@ -51,6 +54,8 @@ class SinkTable(ABC):
         self._progress = context.progress
         self._at = at
         self._lease: SessionLease | None = None
+        #: What keeps the Delta log of the table; None: a table of this format has none.
+        self._delta: DeltaFollower | None = None
         self._files: OpenStore | None = None
         self._writer: TableWriter | None = None
         #: The session that `_files` and `_writer` belong to.
@@ -87,6 +92,7 @@ class SinkTable(ABC):
                 (self._reach, "the table is opened"),
                 (self._agree, "the table is opened"),
                 *self._steps(),
+                (self._follow, "the table is opened"),
             ):
                 self._progress(doing)
                 self._insist(step, retries)
@@ -98,6 +104,9 @@ class SinkTable(ABC):
 
     def close(self) -> None:
         """Release everything. May be called twice."""
+        delta, self._delta = self._delta, None
+        if delta is not None:
+            delta.close()
         files, self._files = self._files, None
         lease, self._lease = self._lease, None
         writer, self._writer = self._writer, None
@@ -145,6 +154,19 @@ class SinkTable(ABC):
         settings = self._settings
         open_table(self._store, TableRecord(ROWS, settings.file_format, settings.partition_by))
         self._agreed = agree_on_schema(self._store, settings.schema)
+
+    def _follow(self) -> None:
+        """Keep the table's Delta log from now on. A table that has no rows yet gets one."""
+        settings = self._settings
+        table = TableRecord(ROWS, settings.file_format, settings.partition_by)
+        if why := cannot_follow(table, self._agreed):
+            self._log.info("%s has no Delta log: %s", self._store.root, why)
+            return
+        if not any(map(self._store.list, (COMMITS, CHECKPOINTS))):
+            enable(self._store, time.time)
+        delta = DeltaFollower(lambda: self._store, settings.partition_by, self._log)
+        delta.open()
+        self._delta = delta
 
     def _write_first(self, folder: str, attempt: str, name: str) -> None:
         """Let Spark write a row to `attempt`, and delete it with its folder: a session's first write takes seconds, so no batch

@@ -140,10 +140,12 @@ class SinkWriter(SinkTable):
             self._retries = None
 
     def tidy(self, commit: BatchCommit) -> None:
-        """Delete the batch's staging folder, and make a checkpoint if one is due.
+        """Tell the Delta log, delete the batch's staging folder, and make a checkpoint if one is due.
 
         Errors are only logged: the batch counts, and the next owner cleans up.
         """
+        if self._delta is not None:
+            self._delta.add(commit.entry)
         try:
             with keep_alive(self._progress):
                 commit.clear()
