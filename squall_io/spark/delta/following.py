@@ -19,8 +19,8 @@ versions that it has not put itself.
 an owner and not yet batch 2, so the greatest number that was added says nothing about those before it. `txn` has this number
 for other readers, as the protocol wants.
 
-*A call that takes effect late* (a request in a frozen server) puts version v + 1 only if no other process has, so it is right, and
-old: the next one continues from it.
+*A call that takes effect late* (a request in a frozen server) puts version v + 1 only if no other process has. So it is right,
+and old: the next one continues from it.
 
 A log that holds something that Squall has not written is left alone (`ForeignLog`).
 Must not know: Spark, sinks, threads.
