@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from squall.clock import RealClock
-from squall.cluster.records import SupervisorRecord
+from squall.cluster.records import FORMAT, SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.daemon.state_directory import StateDirectory
@@ -156,6 +156,7 @@ class SupervisorDaemon:
                 url=self.url,
                 versions=own_versions(),
                 resources=resources(),
+                reads=FORMAT,
             ),
             registry,
             self._link,
