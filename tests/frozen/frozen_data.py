@@ -17,6 +17,7 @@ from typing import Any, Final
 COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
 GROUPS: Final = "3bccb53e"
+DIFFERENCES: Final = "505d33cf"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 
