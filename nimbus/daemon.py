@@ -120,13 +120,7 @@ class NimbusDaemon:
     def _put_together(self, server_files: tls.ServerFiles | None) -> None:
         settings, store, state = self._settings, self._store, self._state
         self.me = NimbusRecord(
-            state.id,
-            self.url,
-            socket.gethostname(),
-            state.pair.public,
-            own_versions(),
-            time.time(),
-            FORMAT,
+            state.id, self.url, socket.gethostname(), state.pair.public, own_versions(), time.time(), FORMAT
         )
         self._driver = Driver("Nimbus", "squall-nimbus-control")
         clock = self._driver.clock

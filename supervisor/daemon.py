@@ -152,12 +152,12 @@ class SupervisorDaemon:
                 settings.host,
                 settings.slots,
                 beats=True,
-                public_key=pair.public,
                 url=self.url,
+                public_key=pair.public,
                 versions=own_versions(),
                 resources=resources(),
                 reads=FORMAT,
-            ),
+            ),  # fmt: skip
             registry,
             self._link,
             WorkerProcesses(

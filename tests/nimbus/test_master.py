@@ -36,7 +36,7 @@ from tests.flaky_store import BEFORE, FlakyStore, nothing_fails
 from tests.nimbus.transcripts import a_topology
 from topology_api.errors import InvalidConfig, NameTaken, NoSuchTopology
 from topology_api.options import defaults
-from topology_api.topology import ComponentSpec, StreamSpec, Topology
+from topology_api.topology import Topology
 
 ROOT = Path(__file__).parents[2]
 
@@ -228,22 +228,6 @@ def test_a_record_without_room_for_later_changes_is_refused_before_anything_is_w
     nimbus.submit(Submission(words(), defaults() | {"mine": "x" * 890_000}, {}))
     nimbus.kill("words", 1.23456789)
     assert nimbus.registry.all_topologies() == [], "it can be killed, and nothing is left of it"
-
-
-def test_a_thousand_components_have_room_in_a_record_whatever_options_there_are() -> None:
-    nimbus = Nimbus(InMemoryStore(), ManualClock())
-    ids = [f"lines-{number}" for number in range(1_000)]
-    parts = tuple(ComponentSpec(id, "spout", 1, {}, {"default": StreamSpec(("line",))}) for id in ids)
-    conf = defaults() | {f"mine.{number}": "x" * 1_000 for number in range(50)}
-    topology = Topology("words", {}, parts, dict.fromkeys(ids, b"no pickle"))
-    submission = Submission(topology, conf, dict.fromkeys(ids, conf))
-    record = nimbus.submit(submission)
-    assert Registry(nimbus.registry.store).topologies.get("words") == record
-    assert record.component_confs["lines-7"] == conf
-    nimbus.kill("words", wait_secs=0)
-    nimbus.registry.supervisors.put(SupervisorRecord("s1", "of an earlier build", 1))
-    with pytest.raises(TooBig, match=r"is too large: .*a later release runs these daemons: supervisor s1"):
-        nimbus.submit(submission)
 
 
 def test_default_wait_of_a_kill_is_the_message_timeout(master: Master) -> None:

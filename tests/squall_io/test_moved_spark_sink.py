@@ -17,6 +17,7 @@ import pytest
 from local_cluster import LocalCluster
 from squall.stores.files import FilesRefused
 from squall_io.spark import SparkSink
+from squall_io.spark.manifest import epochs
 from squall_io.spark.sink import epoch_writer
 from tests.local_cluster.words_with_state import Count, Words, commits_at, expected_rows, words_to_rows
 from tests.squall_io.sink_without_spark import without_spark
@@ -31,7 +32,7 @@ TOTAL = 120
 def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """While it is not empty, no task can show what is committed."""
     why: list[str] = []
-    shows = epoch_writer.show_epoch
+    shows = epochs.show_epoch
 
     def show(*args: Any, **more: Any) -> bool:
         if why:
