@@ -146,18 +146,12 @@ class SupervisorDaemon:
             settings.tls,
             settings.per_address,
         )
+        record = SupervisorRecord(
+            self.id, settings.host, settings.slots, beats=True, url=self.url, public_key=pair.public,
+            versions=own_versions(), resources=resources(), reads=FORMAT,
+        )  # fmt: skip
         self._supervisor = Supervisor(
-            SupervisorRecord(
-                self.id,
-                settings.host,
-                settings.slots,
-                beats=True,
-                url=self.url,
-                public_key=pair.public,
-                versions=own_versions(),
-                resources=resources(),
-                reads=FORMAT,
-            ),  # fmt: skip
+            record,
             registry,
             self._link,
             WorkerProcesses(
