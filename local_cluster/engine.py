@@ -19,7 +19,7 @@ from nimbus.counters.counting import Statuses
 from nimbus.leader.master import Nimbus
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import SupervisorRecord
+from squall.cluster.records import FORMAT, SupervisorRecord
 from squall.cluster.registry import Registry
 from supervisor.agent import LoopPace, Supervisor, WorkerTerms
 from worker.loop.worker import Worker
@@ -54,7 +54,7 @@ class Engine:
         self.host = VirtualHost(self.store, settings, self.nimbus.counters.count)
         self.supervisors = [
             Supervisor(
-                SupervisorRecord(name, name, slots),
+                SupervisorRecord(name, name, slots, reads=FORMAT),
                 Registry(self.store),
                 self.nimbus,
                 self.host,

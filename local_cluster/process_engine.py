@@ -25,7 +25,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.security.keyring import KeyRing
 from squall.clock import Clock
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import SupervisorRecord
+from squall.cluster.records import FORMAT, SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.dead_letters.folder import LetterFolder, folder_name
 from squall.dead_letters.letter import DeadLetter
@@ -116,7 +116,7 @@ class ProcessEngine:
     def _supervisor(self, name: str, slots: int) -> Supervisor:
         registry, pair = Registry(self.store), KeyPair.make()
         return Supervisor(
-            SupervisorRecord(name, name, slots, beats=True, public_key=pair.public),
+            SupervisorRecord(name, name, slots, beats=True, public_key=pair.public, reads=FORMAT),
             registry,
             self.nimbus,
             WorkerProcesses(self.state / name, registry, name, key_pair=pair),

@@ -37,7 +37,7 @@ from nimbus.lifecycle.replacing import ReplaceTerms
 from nimbus.security.changes import ChangeFiles
 from nimbus.security.secrets import Secrets
 from squall.cluster.identity import OtherCluster
-from squall.cluster.records import NimbusRecord, SupervisorRecord
+from squall.cluster.records import FORMAT, NimbusRecord, SupervisorRecord
 from squall.cluster.store import Store
 from squall.daemon.command_loop import Driver
 from squall.daemon.state_directory import BadStateDirectory, StateDirectory
@@ -120,7 +120,7 @@ class NimbusDaemon:
     def _put_together(self, server_files: tls.ServerFiles | None) -> None:
         settings, store, state = self._settings, self._store, self._state
         self.me = NimbusRecord(
-            state.id, self.url, socket.gethostname(), state.pair.public, own_versions(), time.time()
+            state.id, self.url, socket.gethostname(), state.pair.public, own_versions(), time.time(), FORMAT
         )
         self._driver = Driver("Nimbus", "squall-nimbus-control")
         clock = self._driver.clock

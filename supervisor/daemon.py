@@ -25,7 +25,7 @@ from typing import Final
 import msgspec
 
 from squall.clock import RealClock
-from squall.cluster.records import SupervisorRecord
+from squall.cluster.records import FORMAT, SupervisorRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.daemon.state_directory import StateDirectory
@@ -181,6 +181,7 @@ class SupervisorDaemon:
             versions=own_versions(),
             resources=resources(),
             state_folder=self._directories.make_kept_state(),
+            reads=FORMAT,
         )
 
     @property

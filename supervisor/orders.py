@@ -15,7 +15,6 @@ from squall.cluster.records import Placement, TopologyRecord
 from squall.values import Address, Incarnation, TopologyState
 from squall.worker_files import COMMITTED, HEIR, ON_TRIAL, RETURNS, STATE_START, Orders
 from supervisor.desired_state import TopologyView
-from topology_api.options import NOT_REPEATED
 
 #: Identifies the request that a worker answers with "drained". Each drain that Nimbus awaits has a different occasion.
 Occasion = tuple[str, str, float | None, int]
@@ -64,7 +63,7 @@ def orders_for(
         tasks=record.tasks,
         finished=record.finished,
         conf=cast("Mapping[str, Any]", {**record.conf, **_about_version(record)}),
-        component_confs=_component_confs(record),
+        component_confs=record.component_confs,
         bundle=own.bundle,
         bind=host.bind,
         host=host.host,
@@ -72,12 +71,6 @@ def orders_for(
         lease_secs=host.lease_secs,
         seed=own.seed,
     )
-
-
-def _component_confs(record: TopologyRecord) -> dict[str, Mapping[str, Any]]:
-    """Return the configuration of each component, with what the record says once for all of them."""
-    once = {key: record.conf[key] for key in NOT_REPEATED if key in record.conf}
-    return {component: {**once, **own} for component, own in record.component_confs.items()}
 
 
 def _about_version(record: TopologyRecord) -> dict[str, object]:

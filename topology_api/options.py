@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Literal
+from typing import Literal
 
 from topology_api import storm_options
 from topology_api.own_values import json_problem
@@ -445,11 +445,6 @@ def problems_of(conf: object, scope: Scope = "topology") -> list[str]:
     if not isinstance(conf, Mapping):
         return [f"the configuration is {typed(conf)}: give a dict from keys to values"]
     return [problem for key, value in conf.items() if (problem := _problem_of(key, value, scope)) is not None]
-
-
-#: Options that a topology's record does not repeat for each component, since a thousand of them would fill it. Older ones are
-#: repeated: earlier releases read them there.
-NOT_REPEATED: Final = frozenset(("topology.epoch.uncommitted.mb",))
 
 
 def json_copy(conf: Mapping[str, object]) -> dict[str, object]:

@@ -7,11 +7,11 @@ Must not know: how values are kept, encoded or restored.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from topology_api.errors import InvalidTopology, StateError
 from topology_api.values import MAX_SECONDS, number_problem
-from topology_api.wording import shown
+from topology_api.wording import shown, typed
 
 
 class State:
@@ -21,6 +21,8 @@ class State:
     kinds: ClassVar[int] = 1
     #: Whether the state belongs to a key.
     keyed: ClassVar[bool] = True
+    #: How a value gets into the state, for messages.
+    spelling: ClassVar[str] = "self.{name}.value = {value}"
 
     def __init__(
         self, *types: Any, default: Any = None, ttl: float | None = None, pickled: bool = False
@@ -51,8 +53,25 @@ class State:
             raise InvalidTopology([f"the states {self.name!r} and {name!r} are one object: declare two"])
         self.name = name
 
-    # In a running task a handle is in the place of the declaration; these methods raise the error for a use elsewhere. There is
-    # no __get__: with one, CPython does not specialise the access to the handle in the instance's dictionary.
+    # In a running task a handle is in the instance's dictionary. There is no __get__, so CPython finds it there, at the same
+    # cost with __set__ as without.
+
+    def __set__(self, instance: object, value: NoReturn) -> None:
+        handle = vars(instance).get(self.name)
+        if handle is None or value is not handle:  # `self.last += [1.0]` assigns what is there
+            write = self.spelling.format(name=self.name, value=shown(value))
+            raise StateError(
+                f"{type(instance).__name__}: self.{self.name} is a {type(self).__name__} of the class, and cannot be replaced "
+                f"by {typed(value)}: write {write}{'' if handle is not None else ' in execute'}"
+            )
+
+    def __delete__(self, instance: object) -> NoReturn:
+        raise StateError(
+            f"{type(instance).__name__}: self.{self.name} is a {type(self).__name__} of the class, and cannot be deleted: "
+            f"write self.{self.name}.clear()"
+        )
+
+    # These methods raise the error for a use outside a running task.
 
     def _outside(self, *args: object) -> Any:
         if not self.name:
@@ -101,6 +120,8 @@ class ListState(State):
     type: the type of the elements. ttl: seconds after which an element is forgotten. pickled: as for ValueState.
     """
 
+    spelling = "self.{name}.append(x)"
+
     def __init__(self, type: Any, *, ttl: float | None = None, pickled: bool = False) -> None:
         super().__init__(type, ttl=ttl, pickled=pickled)
 
@@ -113,6 +134,7 @@ class MapState(State):
     """
 
     kinds = 2
+    spelling = "self.{name}[key] = x"
 
     def __init__(
         self, key_type: Any, value_type: Any, *, ttl: float | None = None, pickled: bool = False

@@ -31,13 +31,13 @@ from nimbus.submission.set_options import kept_by, with_options
 from nimbus.submission.state_place import inherited, placed
 from nimbus.submission.submission import Submission
 from squall.cluster.blobs import get_description, put_bundle
+from squall.cluster.component_settings import merged
 from squall.cluster.numbering import SUBMISSIONS
-from squall.cluster.records import SetOptions, TopologyRecord, encode
+from squall.cluster.records import SetOptions, TopologyRecord
 from squall.cluster.registry import Registry
 from squall.cluster.store import MOST_BYTES, Exists, TooBig
 from topology_api.epoch_rules import is_auto
 from topology_api.errors import InvalidConfig, NameTaken
-from topology_api.options import NOT_REPEATED
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import typed
 
@@ -88,7 +88,7 @@ class Intake:
             self._check_state(there, submission)
         check_groups(submission)
         record = structs.replace(_record(submission, "", time), committed=committed_before(there, submission))
-        _check_size(record)
+        self._check_size(record)
         return there, record
 
     def _with_place(self, submission: Submission, there: TopologyRecord | None) -> Submission:
@@ -106,6 +106,19 @@ class Intake:
             description = get_description(self.registry.store, there.id)
             if problems := [*problems_of_takeover(there, description, submission)]:
                 raise InvalidConfig(problems, f"topology {there.name!r}")
+
+    def _check_size(self, record: TopologyRecord) -> None:
+        size = len(self.registry.topologies.encoded(record)[1])
+        if size <= _MOST_AT_FIRST:
+            return
+        behind = ", ".join(self.registry.daemons_behind())
+        upgrade = (
+            f"; it has more room as soon as a later release runs these daemons: {behind}" if behind else ""
+        )
+        raise TooBig(
+            f"topology {record.name!r} is too large: its configuration and the list of its {len(record.tasks):,} tasks"
+            f" have {size:,} bytes, but at most {_MOST_AT_FIRST:,} are allowed{upgrade}"
+        )
 
     def accept(self, submission: Submission, time: float) -> TopologyRecord:
         """Accept a topology at `time` (seconds since 1970). Raises `NameTaken` while another topology has the same name.
@@ -156,15 +169,6 @@ def check_wait(wait_secs: object) -> None:
         raise InvalidConfig([f"wait_secs {problem}"])
 
 
-def _check_size(record: TopologyRecord) -> None:
-    size = len(encode(record))
-    if size > _MOST_AT_FIRST:
-        raise TooBig(
-            f"topology {record.name!r} is too large: its configuration and the list of its {len(record.tasks):,} tasks have"
-            f" {size:,} bytes, but at most {_MOST_AT_FIRST:,} are allowed"
-        )
-
-
 def _record(submission: Submission, topology_id: str, time: float) -> TopologyRecord:
     return TopologyRecord(
         id=topology_id,
@@ -172,10 +176,7 @@ def _record(submission: Submission, topology_id: str, time: float) -> TopologyRe
         state=ACTIVE if submission.active else INACTIVE,
         previous=None,
         conf=dict(submission.conf),
-        component_confs={
-            component: {key: value for key, value in own.items() if key not in NOT_REPEATED}
-            for component, own in submission.component_confs.items()
-        },
+        component_confs=merged(submission.conf, submission.component_confs),
         tasks=number_tasks(submission.topology, submission.options.parallelism),
         version=0,
         deadline=None,

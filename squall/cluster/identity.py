@@ -14,7 +14,7 @@ from functools import lru_cache
 from uuid import uuid4
 
 from squall.cluster import paths
-from squall.cluster.records import FORMAT
+from squall.cluster.records import REPEATING
 from squall.cluster.store import Exists, Store
 from topology_api.errors import SquallError
 
@@ -48,7 +48,7 @@ def establish(store: Store, new_id: Callable[[], str] = lambda: uuid4().hex) -> 
     if found := check(store, None):
         return found
     with contextlib.suppress(Exists):  # written by an unanswered call of this process, or by another leader
-        store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": FORMAT}).encode())
+        store.create(paths.CLUSTER, json.dumps({"id": new_id(), "format": REPEATING}).encode())
     return check(store, None)
 
 
@@ -61,9 +61,9 @@ def _id_in(data: bytes) -> str:
         raise OtherCluster(f"{paths.CLUSTER} holds {data!r:.80} instead of a cluster's id") from None
     if not isinstance(cluster_id, str) or not cluster_id:
         raise OtherCluster(f"{paths.CLUSTER} holds {cluster_id!r:.80} instead of a cluster's id")
-    if format_ != FORMAT:
+    if format_ != REPEATING:
         raise OtherCluster(
-            f"the cluster's records are of format {format_!r:.20}, this Squall reads format {FORMAT}: all daemons of a cluster"
-            " should be of one release"
+            f"the cluster's records are of format {format_!r:.20}, this Squall reads format {REPEATING}: all daemons of a"
+            " cluster should be of one release"
         )
     return cluster_id

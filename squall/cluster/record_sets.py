@@ -19,7 +19,7 @@ from typing import Generic
 import msgspec
 
 from squall.cluster import paths
-from squall.cluster.records import BadRecord, R, Record, decode, encode
+from squall.cluster.records import FORMAT, BadRecord, R, Record, decode, encode
 from squall.cluster.store import Conflict, Store, checked_path, write_over
 from topology_api.wording import shown
 
@@ -70,6 +70,8 @@ class RecordSet(Generic[R]):
     folder: str
     key: str
     is_empty: Callable[[R], bool] = lambda _: False
+    #: Returns the latest format that all readers know.
+    format: Callable[[], int] = lambda: FORMAT
 
     def path(self, key: str) -> str:
         """Return the path of a record."""
@@ -125,7 +127,7 @@ class RecordSet(Generic[R]):
 
     def create(self, record: R) -> None:
         """Store a new record; raise `Exists` if its key is taken."""
-        path, data = self._encoded(record)
+        path, data = self.encoded(record)
         self.known.by_path.pop(path, None)
         self._write(path, data, record)
 
@@ -133,7 +135,7 @@ class RecordSet(Generic[R]):
         """Store a record over the record that was last read at its path, or as a new record; raise `Conflict` or `Exists` if
         the path has a different value.
         """
-        path, data = self._encoded(record)
+        path, data = self.encoded(record)
         if self.is_empty(record):
             self._delete(path)
         else:
@@ -142,7 +144,7 @@ class RecordSet(Generic[R]):
     def update(self, was: R, now: R) -> None:
         """Change the record that was read as `was`; raise `Conflict` if it has changed since."""
         self._expect(was)
-        self._write(*self._encoded(now), now)
+        self._write(*self.encoded(now), now)
 
     def remove(self, was: R) -> None:
         """Remove the record that was read as `was`; raise `Conflict` if it has changed since."""
@@ -154,7 +156,7 @@ class RecordSet(Generic[R]):
 
     def put(self, record: R) -> None:
         """Store a record over any other value, readable or not."""
-        path, data = self._encoded(record)
+        path, data = self.encoded(record)
         self.known.by_path.pop(path, None)
         self.known.store.put(path, data)
 
@@ -168,9 +170,9 @@ class RecordSet(Generic[R]):
         kept = set(map(self.path, keys))
         self.known.forget(lambda path: path.startswith(f"{self.folder}/") and path not in kept)
 
-    def _encoded(self, record: R) -> tuple[str, bytes]:
+    def encoded(self, record: R) -> tuple[str, bytes]:
         """Return the path and the bytes of a record that can be read back."""
-        data = encode(record)
+        data = encode(record, self.format())
         key = getattr(record, self.key)
         try:
             return checked_path(self.path(key)), data

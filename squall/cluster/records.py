@@ -22,12 +22,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, cast
+from contextlib import suppress
+from typing import Any, Final, Literal, TypeVar, cast
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from squall.cluster.component_settings import differences, merged
 from squall.cluster.store import MOST_BYTES
 from squall.exact_structs import Finite, WrongValue, build_type_info, read_exactly
 from squall.reports.events import Event
@@ -36,8 +38,11 @@ from topology_api.errors import SquallError
 from topology_api.wording import shown
 
 #: Increased when a field is added or dropped, or changes its meaning. It was not increased for the fields in `_LATER`, which
-#: older readers ignore.
-FORMAT = 5
+#: older readers ignore. Since format 6, a record with settings of components stores only those that differ from the topology's.
+FORMAT: Final = 6
+#: The format in which a component's settings repeat the topology's. It is still read, and written as long as a daemon is
+#: registered that reads no later one. All other records are the same in both formats, and are written in this one.
+REPEATING: Final = 5
 #: Fields that records of an earlier release lack. An empty one is not written.
 _LATER = (
     "event",
@@ -52,6 +57,7 @@ _LATER = (
     "state_start",
     "committed",
     "state_folder",
+    "reads",
 )
 
 
@@ -108,7 +114,7 @@ class TopologyRecord(Struct, frozen=True):
     previous: str | None
     #: The merged configuration of the topology.
     conf: Mapping[str, object]
-    #: The merged configuration of each component, by its id.
+    #: The merged configuration of each component, by its id: it has every key of `conf`. (In the store: see `FORMAT`.)
     component_confs: Mapping[str, Mapping[str, object]]
     tasks: tuple[TaskRow, ...]
     #: Version of the latest assignment of this topology, 0 before the first.
@@ -208,6 +214,8 @@ class SupervisorRecord(Struct, frozen=True):
     #: The folder on its host in which topologies keep their state if they name no place; "": none. Records of an
     #: earlier release lack this field.
     state_folder: str = ""
+    #: The latest format of records that it reads. Records of an earlier release lack this field, and it reads `REPEATING`.
+    reads: int = 0
 
 
 class NimbusRecord(Struct, frozen=True):
@@ -219,6 +227,8 @@ class NimbusRecord(Struct, frozen=True):
     public_key: str = ""
     versions: Mapping[str, str] = {}
     started: Finite = 0.0
+    #: As in `SupervisorRecord`.
+    reads: int = 0
 
 
 class VersionRecord(Struct, frozen=True):
@@ -320,18 +330,28 @@ Record = (
     | HeldLetters
 )
 R = TypeVar("R", bound=Record)
+#: Records that hold settings of components.
+_WITH_COMPONENTS: Final = (TopologyRecord, VersionRecord)
 
 
-def encode(record: Record) -> bytes:
+def encode(record: Record, format: int = FORMAT) -> bytes:
     """Return the bytes of a record. Raises `BadRecord`, which names the field, if `decode` would not return an equal record
-    from these bytes: a field of the wrong type, or a configuration value that JSON cannot hold or would change.
+    from these bytes: a field of the wrong type, or a configuration value that JSON cannot hold or would change. `format`: the
+    latest format that all readers know.
 
     To be certain, the bytes are decoded again. This doubles the cost, which is small compared with a write to a store: a
     report then takes 7 µs, the record of a topology with 10 tasks 40 µs, with 1,000 tasks 0.5 ms.
     """
     kind = type(record)
     try:
-        data = _EXACT_JSON.encode({"kind": kind.__name__, "format": FORMAT, **_json_values(record)}).encode()
+        values = {"kind": kind.__name__, "format": REPEATING, **_json_values(record)}
+        if format > REPEATING and isinstance(record, _WITH_COMPONENTS):
+            values["format"] = FORMAT
+            with suppress(
+                AttributeError, TypeError
+            ):  # of values that are no settings: `_decoded` names the field
+                values["component_confs"] = differences(record.conf, record.component_confs)
+        data = _EXACT_JSON.encode(values).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise _not_json(record, error) from error
     read = _decoded(kind, data)
@@ -377,20 +397,22 @@ def _decoded(kind: type[R], data: bytes) -> R:
     if not isinstance(body, dict) or body.get("kind") != name:
         found = body.get("kind") if isinstance(body, dict) else type(body).__name__
         raise BadRecord(f"these bytes hold no {name} but {found!r}")
-    if body.get("format") != FORMAT:
+    formats = (REPEATING, FORMAT) if kind in _WITH_COMPONENTS else (REPEATING,)
+    if body.get("format") not in formats:
         raise BadRecord(
-            f"a {name} of format {body.get('format')!r}: this Squall reads format {FORMAT}; "
+            f"a {name} of format {body.get('format')!r}: this Squall reads format {' and '.join(map(str, formats))}; "
             "all daemons of a cluster should be of one release"
         )
     try:
         record = read_exactly(kind, body, optional=_LATER)
     except WrongValue as error:
         raise BadRecord(str(error)) from error
-    if isinstance(record, TopologyRecord | VersionRecord):
+    if isinstance(record, _WITH_COMPONENTS):
         for key, least in _RECKONED_WITH.items():
             value = record.conf.get(key)
             if type(value) not in (int, float) or not least <= cast(float, value) < math.inf:
                 raise BadRecord(f"{name}.conf[{key!r}] cannot be {value!r:.80}")
+        record = replace(record, component_confs=merged(record.conf, record.component_confs))
     return record
 
 

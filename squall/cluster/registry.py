@@ -28,11 +28,15 @@ class Registry:
         self.store = store
         self._known = known = KnownRecords(store)
         #: Topologies, by the name that they hold.
-        self.topologies = RecordSet(known, records.TopologyRecord, paths.TOPOLOGIES, "name")
+        self.topologies = RecordSet(
+            known, records.TopologyRecord, paths.TOPOLOGIES, "name", format=self._format
+        )
         #: By topology name: the new version, which waits until the running version has drained and its workers have stopped.
-        self.replacements = RecordSet(known, records.TopologyRecord, paths.REPLACEMENTS, "name")
+        self.replacements = RecordSet(
+            known, records.TopologyRecord, paths.REPLACEMENTS, "name", format=self._format
+        )
         #: By topology name: the previous version, kept as long as a rollback is possible.
-        self.replaced = RecordSet(known, records.TopologyRecord, paths.REPLACED, "name")
+        self.replaced = RecordSet(known, records.TopologyRecord, paths.REPLACED, "name", format=self._format)
         #: By topology id: the assigned workers (`assignments`), the withdrawn workers that have not ended yet (`leaving`), and
         #: the workers that were withdrawn last (`former`).
         of_topology = "topology_id"
@@ -42,7 +46,7 @@ class Registry:
         self.leaving = RecordSet(known, records.Assignment, paths.LEAVING, of_topology, _has_no_worker)
         self.former = RecordSet(known, records.Assignment, paths.FORMER, of_topology)
         #: By topology id: earlier versions of topologies, for a rollback (see `nimbus.lifecycle.versions`).
-        self.versions = RecordSet(known, records.VersionRecord, paths.VERSIONS, "id")
+        self.versions = RecordSet(known, records.VersionRecord, paths.VERSIONS, "id", format=self._format)
         #: By topology id: what is kept of versions that have ended (see `nimbus.counters.ended`).
         self.ended = RecordSet(known, records.EndedVersion, paths.ENDED, "id")
         #: A supervisor writes its own record, over any other value. The record is removed when the supervisor leaves for good,
@@ -180,6 +184,16 @@ class Registry:
         self.letters.forget_others(names)
         found = (self.letters.readable(name) for name in names)
         return [each for each in found if each is not None and (each.until is None or each.until > now)]
+
+    def daemons_behind(self) -> list[str]:
+        """Return the registered daemons that read only records in which components repeat the topology's settings. There are
+        some during a rolling upgrade; until it is done, records are written as these daemons read them."""
+        supervisors = ((f"supervisor {each.id}", each.reads) for each in self.all_supervisors())
+        nimbuses = ((f"Nimbus {each.id}", each.reads) for each in self.all_nimbuses())
+        return [daemon for daemon, reads in (*supervisors, *nimbuses) if reads < records.FORMAT]
+
+    def _format(self) -> int:
+        return records.REPEATING if self.daemons_behind() else records.FORMAT
 
     # Numbers, keys and bundles
 

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from squall.cluster.records import FORMAT as RECORDS
+from squall.cluster.records import REPEATING
 from squall.exact_structs import WrongValue, read_exactly
 from squall_cli.backups.layout import (
     BLOCK,
@@ -110,10 +111,10 @@ class _Reader:
                 " restore it with that release"
             )
         head = self._struct(Head, HEAD, content)
-        if head.records != RECORDS:
+        if head.records not in (REPEATING, RECORDS):
             raise BadBackup(
                 f"{self._path} was written by Squall {head.squall}, with records of format {head.records}; this Squall reads"
-                f" format {RECORDS}: restore it with that release"
+                f" formats {REPEATING} and {RECORDS}: restore it with that release"
             )
         return head
 

@@ -86,18 +86,17 @@ def go(
                 place = ("topologies", name, "rollback")
                 accepted = post(client, OutgoingSubmission(name, body, place=place), steps.show)
             steps.done(f"rolling back: {how_it_returns(accepted)}")
-            if state_start and accepted.rolled_back is None:
-                steps.done(what_comes_again(state_start, None))
             for line in differences(accepted):
                 steps.done(line)
             result: dict[str, Any] = {"name": name, "id": accepted.id, "state": accepted.state}
             result |= {"repeats": accepted.repeats, "changed": accepted.changed}
             result |= {"rolled_back": accepted.rolled_back}
-            failure = None
+            failure, begins = None, what_comes_again(state_start, None) if state_start else ""
             if waits:
                 failure = watch(client, accepted, steps, result, timeout)
-            elif state_start:
-                failure = watch_begin(client, accepted, steps, result, replaces=True)
+                steps.done(begins if failure is None and accepted.rolled_back is None else "")
+            elif begins:
+                failure = watch_begin(client, accepted, steps, result, True, begins)
     except KeyboardInterrupt:
         if accepted is None:  # if the request may have arrived, `post` has raised a different error
             raise Interrupted("interrupted: nothing was changed") from None

@@ -183,11 +183,13 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 for hint in hints(package):
                     steps.done(hint)
                 submission = made(asked, layers, topology, tuple(files))
+                begins = ""  # said when nothing can refuse it any more
                 if asked.state_start:
                     check_kept(asked.state_start, submission, client)
-                    steps.done(what_comes_again(asked.state_start, topology))
+                    begins = what_comes_again(asked.state_start, topology)
                 if asked.check:
                     found = checked(client, submission, package, steps)
+                    steps.done(begins)
                     if cluster.as_json:
                         write_json(out, found)
                     else:
@@ -202,8 +204,10 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 failure = watch(
                     client, accepted, steps, result, asked.timeout, not asked.inactive, asked.replaces
                 )
-            elif asked.state_start and not asked.inactive:
-                failure = watch_begin(client, accepted, steps, result, asked.replaces)
+            elif begins and not asked.inactive:
+                failure, begins = watch_begin(client, accepted, steps, result, asked.replaces, begins), ""
+            if failure is None:
+                steps.done(begins)
         if cluster.as_json:
             write_json(out, {**result, "failure": failure})
         elif failure is None:

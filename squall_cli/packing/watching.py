@@ -51,7 +51,9 @@ class Steps(WaitProgress):
         super().show(text)
 
     def done(self, text: str) -> None:
-        """Print a line that later steps do not overwrite."""
+        """Print a line that later steps do not overwrite, if there is one."""
+        if not text:
+            return
         if self.status is not None:
             self.status.console.print(harmless(text))
         else:
@@ -74,14 +76,21 @@ def differences(accepted: SubmittedAnswer) -> list[str]:
 
 
 def watch_begin(
-    client: NimbusClient, accepted: SubmittedAnswer, steps: Steps, result: dict[str, Any], replaces: bool
+    client: NimbusClient,
+    accepted: SubmittedAnswer,
+    steps: Steps,
+    result: dict[str, Any],
+    replaces: bool,
+    begins: str,
 ) -> str | None:
-    """Watch a topology that was told with which epoch to begin, until its tasks have found this epoch, and return None; so if
-    that is not known after `FIND_SECS`. If the epoch is not kept, or the topology fails for another reason, return that."""
+    """Watch a topology that was told with which epoch to begin, until its tasks have found this epoch, say `begins` and return
+    None; if that is not known after `FIND_SECS`, return None. If the epoch is not kept, or the topology fails for another
+    reason, return that."""
     if accepted.rolled_back is not None:
         return None  # a version returns that has begun before
     failure = watch(client, accepted, steps, result, FIND_SECS, replaces=replaces, begins=True)
-    del result["up_secs"]
+    if result.pop("up_secs") is not None:
+        steps.done(begins)
     return failure
 
 

@@ -1,9 +1,10 @@
-"""ZooKeeper is frozen, killed, or comes back empty: tuples keep flowing, commands report it at once, and all recovers."""
+"""ZooKeeper is frozen, killed, or comes back empty: tuples and epochs go on, commands report it at once, and all recovers."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.cluster_faults.cluster_run import GAP, ClusterRun, ledger_cluster
 from tests.cluster_faults.cluster_topology import QUICK
 from tests.repository.promised_bounds import allowed
 from tests.zookeeper_servers import ZooKeeperServer
+from worker.loop.committed_state import CommittedState
+from worker.loop.epoch_store import EpochFiles
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -57,16 +60,30 @@ def run(tmp_path_factory: pytest.TempPathFactory, server: ZooKeeperServer) -> It
         yield run
 
 
+def last_commit(state: Path, name: str) -> int:
+    """The number of the last epoch that a topology has committed; 0: none."""
+    return max(
+        (each.record.epoch for each in CommittedState(EpochFiles(str(state), name)).epochs()), default=0
+    )
+
+
 @pytest.mark.parametrize("how", [pytest.param("frozen", marks=pytest.mark.soak), "gone"])
-def test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
-    how: str, run: ClusterRun, server: ZooKeeperServer, soak: float
+def test_tuples_and_epochs_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
+    how: str, run: ClusterRun, server: ZooKeeperServer, soak: float, tmp_path: Path
 ) -> None:
+    [nimbus] = run.daemons.nimbuses
+    run.another(how, "-o", f"topology.state.path=file://{tmp_path}", "-o", "topology.epoch.secs=0.5")
+    run.wait_for(lambda: last_commit(tmp_path, how), "the first commit")
     before = run.pids()
     server.freeze() if how == "frozen" else server.kill()
     began = time.monotonic()
     run.flows_for(2.0, longest_gap=GAP)
     submit_is_refused(run)
+    nimbus.freeze()  # no daemon is needed for an epoch
     run.flows_for(max(0.0, began + AWAY * soak - time.monotonic()), longest_gap=GAP)
+    reached = last_commit(tmp_path, how)
+    run.wait_for(lambda: last_commit(tmp_path, how) >= reached + 3, "three commits more")
+    nimbus.thaw()
     server.thaw() if how == "frozen" else server.start()
     back = time.monotonic()
     run.is_whole()
@@ -76,6 +93,7 @@ def test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back(
     run.flows()
     assert run.pids() == before
     assert run.failed() == 0
+    run.obey("kill", how, "-w", "0", "--wait")
 
 
 def test_no_worker_is_killed_when_zookeeper_comes_back_empty(

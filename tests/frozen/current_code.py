@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from nimbus.counters import topology_counters
 from squall import worker_files
 from squall.clock import ManualClock
@@ -58,10 +60,27 @@ RECORDS: Final[Mapping[str, type[Any]]] = {
     "NimbusRecord": NimbusRecord,
     "WorkerReport": WorkerReport,
 }
+
+
+def read_record(kind: type[Any], data: bytes) -> object:
+    """A record. Of its components' settings, those that these bytes name: its reader adds the topology's."""
+    record = records.decode(kind, data)
+    if kind is not TopologyRecord:
+        return record
+    named = json.loads(data)["component_confs"]
+    own = {name: {key: conf[key] for key in named[name]} for name, conf in record.component_confs.items()}
+    return replace(record, component_confs=own)
+
+
 READ_RECORD: Final[Mapping[str, Reader]] = {
-    name: partial(records.decode, kind) for name, kind in RECORDS.items()
+    name: partial(read_record, kind) for name, kind in RECORDS.items()
 }
-write_record: Writer = records.encode
+
+
+def written_again(kind: str, data: bytes) -> bytes:
+    """A record as it is written while daemons of an earlier build are registered."""
+    return records.encode(records.decode(RECORDS[kind], data), records.REPEATING)
+
 
 # The content of a store
 

@@ -3,6 +3,7 @@
 The code of commit 6407a8e made them, by programs that the history has: `git show 75128b7c:tests/frozen/make_fixtures.py`.
 The code of commit `EPOCHS` made those of the state of topologies, by `git show 5f65495d:tests/frozen/make_epochs.py`.
 Those of states with key groups are of commit `GROUPS`, by `git show 8c0ed31b:tests/frozen/make_groups.py`.
+Those of records of format 6 are of commit `DIFFERENCES`, by `git show 2182553d:tests/frozen/make_records.py`.
 Must not know: their contents.
 """
 
@@ -17,6 +18,7 @@ from typing import Any, Final
 COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
 GROUPS: Final = "3bccb53e"
+DIFFERENCES: Final = "505d33cf"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 

@@ -2,8 +2,8 @@
 
 Readers have become stricter: a value of another type than its field's is refused, with the error of such records, and so is a
 name in a table's record that leads out of the table or names no format of Squall's. No writer ever wrote one. Before, a reader
-took it as it was, made something else of it, or crashed. `DIFFERENCES` lists the fields; `check_mutations` fails if one of them
-changes no outcome of its table. Everything else must be as before.
+took it as it was, made something else of it, or crashed. `DIFFERENCES` lists the fields, and format 6 of a topology's record;
+`check_mutations` fails if one of them changes no outcome of its table. Everything else must be as before.
 Must not know: how anything is read.
 """
 
@@ -41,6 +41,8 @@ _TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "attempt": lambda value: (
         isinstance(value, str) and re.fullmatch("[0-9a-f]{16}-[0-9a-f]{16}", value) is not None
     ),
+    # Topologies' records of format 6 are read as well.
+    "format of before": lambda value: type(value) is not int or value != 6,
     # No value at all: the JSON itself is nested too deeply for its parser.
     "readable": lambda value: True,
 }
@@ -85,7 +87,8 @@ def _values_at(body: Any, path: list[str]) -> Iterator[Any]:
 
 
 #: (Fixture, outcome before, outcome now) -> type -> fields.
-_REFUSED: Final[Mapping[tuple[str, str, str], Mapping[str, str]]] = {
+_OTHERS: Final[Mapping[tuple[str, str, str], Mapping[str, str]]] = {
+    ("TopologyRecord", "BadRecord", "read"): {"format of before": "format"},
     ("orders", "read", "BadFile"): {
         "text": "topology_id topology worker supervisor asked placements.*.worker placements.*.supervisor addresses.*.*"
         " tasks.*.1 bundle bind host",
@@ -180,7 +183,7 @@ _REFUSED: Final[Mapping[tuple[str, str, str], Mapping[str, str]]] = {
 
 DIFFERENCES: Final = tuple(
     Difference(*outcomes, kind, field)
-    for outcomes, fields in _REFUSED.items()
+    for outcomes, fields in _OTHERS.items()
     for kind, names in fields.items()
     for field in names.split()
 )
@@ -214,6 +217,14 @@ RENAMED_ERRORS: Final[Mapping[str, list[str]]] = {
     "squall_io.spark.manifest.files:FileMissing": ["AbsentFile", "FilesError", "SquallError"],
     "supervisor.identity:BadState": ["BadStateDirectory", "SquallError"],
 }
+
+
+def completed(record: bytes) -> bytes:
+    """A record of a store in which each component has all settings of its topology. No submission made others."""
+    body = json.loads(record)
+    for component, own in body.get("component_confs", {}).items():
+        body["component_confs"][component] = {**body["conf"], **own}
+    return json.dumps(body).encode()
 
 
 def reasons(of: str, data: bytes, was: Any, now: Any) -> list[Difference]:

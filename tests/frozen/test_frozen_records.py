@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.frozen.current_code import READ_RECORD, write_record
+from squall.cluster.records import TopologyRecord, VersionRecord, decode, encode
+from tests.frozen.current_code import READ_RECORD, written_again
 from tests.frozen.frozen_checks import check_mutations, check_read, check_written
-from tests.frozen.frozen_data import load
+from tests.frozen.frozen_data import DIFFERENCES, load
+from tests.frozen.on_purpose import completed
 
 RECORDS: dict[str, dict[str, Any]] = load("records")
+FORMAT_6: dict[str, dict[str, Any]] = load("records", DIFFERENCES)
+WITH_COMPONENTS: dict[str, type[Any]] = {"TopologyRecord": TopologyRecord, "VersionRecord": VersionRecord}
 MUTATED: dict[str, dict[str, Any]] = load("mutated_records")
 
 
@@ -20,7 +25,15 @@ def test_a_frozen_record_of_a_store_is_read_unchanged(name: str) -> None:
     data = frozen["data"].encode("ascii")
     read = READ_RECORD[frozen["kind"]]
     check_read(read, data, frozen["value"])
-    check_written(write_record, read(data), data)
+    check_written(partial(written_again, frozen["kind"]), data, completed(data))
+
+
+@pytest.mark.parametrize("name", FORMAT_6)
+def test_a_frozen_record_of_format_6_is_read_and_written_unchanged(name: str) -> None:
+    frozen = FORMAT_6[name]
+    data, kind = frozen["data"].encode("ascii"), WITH_COMPONENTS[frozen["kind"]]
+    check_read(partial(decode, kind), data, frozen["value"])
+    check_written(encode, decode(kind, data), data)
 
 
 @pytest.mark.parametrize("kind", MUTATED)

@@ -130,10 +130,10 @@ CLUSTER: Final = (
           "squall_cli/test_frozen_nimbus.py::"
           "test_every_command_is_executed_by_the_other_nimbus_and_waits_for_the_frozen_one_once"),
     Bound('`submit` answers "unavailable" within 5 s', 5, "",
-          "cluster_faults/test_zookeeper_away.py::test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back",
+          "cluster_faults/test_zookeeper_away.py::test_tuples_and_epochs_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back",
           "unavailable", LOAD_FACTOR),
     Bound("5 s after ZooKeeper is back, everything is as before", 5, "",
-          "cluster_faults/test_zookeeper_away.py::test_tuples_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back",
+          "cluster_faults/test_zookeeper_away.py::test_tuples_and_epochs_flow_while_zookeeper_is_away_and_commands_work_when_it_is_back",
           "back", LOAD_FACTOR),
     Bound("a change is seen within 10 s, and acted on once", 10, "squall.cluster.zookeeper.store:MEMORY_SECS + _IDLE_SECS",
           "cluster_faults/test_lost_notices.py::test_changes_are_seen_when_notifications_are_lost_or_doubled",

@@ -20,7 +20,7 @@ from nimbus.leader.master import Nimbus
 from nimbus.lifecycle.replacing import ReplaceTerms
 from nimbus.security.secrets import Secrets
 from squall.cluster import identity, paths
-from squall.cluster.records import NimbusRecord, SupervisorRecord, WorkerReport
+from squall.cluster.records import FORMAT, NimbusRecord, SupervisorRecord, WorkerReport
 from squall.cluster.registry import Registry
 from squall.cluster.store import Store
 from squall.daemon.command_loop import LONGEST_SLEEP
@@ -94,7 +94,7 @@ class Candidate(Actor):
         )
         self.control = LeaderLoop(
             self.session,
-            NimbusRecord(id, f"http://{id}", id, memory.pair.public),
+            NimbusRecord(id, f"http://{id}", id, memory.pair.public, reads=FORMAT),
             self,
             self._make_master,
             self.secrets,
@@ -277,7 +277,9 @@ class Agent(Actor):
             directories=self.directories,
         )
         self.supervisor = Supervisor(
-            SupervisorRecord(machine.name, machine.name, slots, beats=True, public_key=pair.public),
+            SupervisorRecord(
+                machine.name, machine.name, slots, beats=True, public_key=pair.public, reads=FORMAT
+            ),
             registry,
             Link(self, candidates, link_chances, random),
             processes,

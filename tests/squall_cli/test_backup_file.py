@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from msgspec.structs import replace
 
 from squall.api.backups import TopologyBackup
 from squall.cluster.records import FORMAT as RECORDS
@@ -147,6 +148,8 @@ def test_a_foreign_or_a_newer_file_is_named_as_such(tmp_path: Path) -> None:
         (Head(1, "0.0.7", 4, "", 0.0, []), "was written by Squall 0.0.7, with records of format 4"),
     )):  # fmt: skip
         assert refusal(file, written(tmp_path / f"{number}.tar", head)).startswith(why)
+    file.write_bytes(written(tmp_path / "before.tar", replace(HEAD, records=5)))
+    assert read_backup(file).head.records == 5, "the format before is read"
 
 
 def packed(*members: tuple[bytes, bytes], head: Any = None) -> bytes:

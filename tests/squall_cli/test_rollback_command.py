@@ -82,6 +82,22 @@ def test_if_its_trial_fails_the_command_says_why_and_exits_with_1(returning: Ret
     assert "was rolled back, the previous version has the name again: its tuples fail" in result.stderr
 
 
+@pytest.mark.parametrize("wait", [[], ["--wait"]])
+def test_what_a_version_begins_with_is_said_once_it_is_known(
+    returning: ReturningNimbus, wait: list[str]
+) -> None:
+    event = Event("rolled_back", version="words-3", successor="words-2", error="it does not keep epoch 7")
+    returning.story.append(lambda status: status.update(id="words-2", **happened(event)))
+    result = run(returning, "words", "--state", "@7", *wait)
+    assert result.exit_code == 1 and "it does not keep epoch 7" in result.stderr
+    assert "begins with" not in result.stderr
+    returning.story.append(lambda status: status.update(epoch={"number": 7, "began": 7, "quiet": False}))
+    returning.story.extend([scheduled, up, acked])
+    result = run(returning, "words", "--state", "@7", *wait)
+    assert result.exit_code == 0, result.output
+    assert result.stderr.count("begins with epoch 7: what came after it in the input") == 1
+
+
 def test_a_lost_answer_is_asked_for_again_with_the_same_key(returning: ReturningNimbus) -> None:
     returning.faults.append("answer lost")
     assert run(returning, "words").exit_code == 0

@@ -32,12 +32,11 @@ from supervisor.orders import (
 )
 from supervisor.plan import DesiredState
 from supervisor.process_host import Container
-from topology_api.options import NOT_REPEATED
 
 RECORD = TopologyRecord(
     id="words-1-0", name="words", state=TopologyState.ACTIVE, previous=None,
-    conf={"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 7},
-    component_confs={"lines": {}},
+    conf=(CONF := {"topology.workers": 2, "topology.message.timeout.secs": 30, "topology.worker.timeout.secs": 7}),
+    component_confs={"lines": CONF},
     tasks=(TaskRow(1, "lines", 0), TaskRow(2, "lines", 1), TaskRow(3, "lines", 2)),
     version=4, deadline=None, error=None, submitted=0.0, finished=(3,),
 )  # fmt: skip
@@ -64,14 +63,6 @@ def test_orders_contain_the_values_of_the_store_and_the_supervisor() -> None:
     assert (orders.bind, orders.host, orders.ports) == ("0.0.0.0", "host-1", (6601, 6602))
     assert orders.addresses == {"w2": ADDRESS}
     assert orders.lease_secs == 10.0
-
-
-def test_what_a_record_says_once_is_in_the_orders_for_each_component() -> None:
-    (option,) = NOT_REPEATED
-    record = structs.replace(RECORD, conf={**RECORD.conf, option: 7}, component_confs={"lines": {"own": 1}})
-    assert orders_for(structs.replace(VIEW, record=record), OWN, AROUND, {}).component_confs == {
-        "lines": {"own": 1, option: 7}
-    }
 
 
 def test_orders_of_a_version_on_trial_say_so_in_a_form_that_older_workers_ignore() -> None:

@@ -11,6 +11,7 @@ import pytest
 from topology_api import (
     BatchBolt,
     Bolt,
+    BroadcastState,
     Fields,
     InvalidTopology,
     ListState,
@@ -188,6 +189,38 @@ def test_a_state_is_used_in_a_running_task_only() -> None:
     with pytest.raises(StateError, match="the state 'count' was used outside"):
         Good().count.value = 5
     assert isinstance(Good.count, ValueState)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        (
+            "count",
+            5,
+            r"self.count is a ValueState of the class, .* by 5 \(int\): write self.count.value = 5 in execute",
+        ),
+        (
+            "rules",
+            "x",
+            r"self.rules is a BroadcastState .* by 'x' \(str\): write self.rules.value = 'x' in execute",
+        ),
+        ("row", [1], r"self.row is a ListState .*: write self.row.append\(x\) in execute"),
+        ("items", {}, r"self.items is a MapState .*: write self.items\[key\] = x in execute"),
+    ],
+)
+def test_a_state_is_not_replaced_by_an_assignment_or_deleted(name: str, value: object, text: str) -> None:
+    class Sums(Good):
+        rules = BroadcastState(str)
+
+        def __init__(self, **values: object) -> None:
+            for each, new in values.items():
+                setattr(self, each, new)
+
+    with pytest.raises(StateError, match=f"^Sums: {text}$"):
+        Sums(**{name: value})
+    with pytest.raises(StateError, match=rf"^Sums: self.{name} is a .*: write self.{name}.clear\(\)$"):
+        delattr(Sums(), name)
+    assert vars(Sums(total=7)) == {"total": 7}
 
 
 def test_state_in_memory_is_named_unless_a_setting_says_that_it_is_meant() -> None:

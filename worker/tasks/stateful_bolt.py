@@ -22,7 +22,6 @@ from worker.state import build
 from worker.state.keys import canonical, original
 from worker.state.table import NONE, StateTable
 from worker.state.timers import Due, KeyTimers, current
-from worker.state.values import ValueHandle
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import NOTHING
 from worker.tasks.holding import HoldingEmitter
@@ -189,7 +188,6 @@ class StatefulBoltTask(BoltTask):
             now = self.now()
             for handle in self.expiring:
                 handle.sweep(now, MOST_SWEPT)
-        self.check_states()
 
     def fire_timers(self) -> None:
         """Call `on_timer` for each timer that is due, as far as the task may emit."""
@@ -300,20 +298,6 @@ class StatefulBoltTask(BoltTask):
         table.end()
         batch.position = at + 1
         return at + 1 - start
-
-    def check_states(self) -> None:
-        """Report a state that was replaced by an assignment to the attribute itself, and end the topology."""
-        attributes = vars(self.instance)
-        for name, handle in self.states.items():
-            if attributes.get(name) is not handle:
-                how = ".value = ..." if isinstance(handle, ValueHandle) else "... (its methods)"
-                error = StateError(
-                    f"{self.table.where}: self.{name} is a state, and was replaced by {typed(attributes.get(name))}: "
-                    f"write self.{name}{how}"
-                )
-                attributes[name] = handle
-                self.report(self.method, error)
-                self.crash_on_error = True
 
 
 @cython.locals(

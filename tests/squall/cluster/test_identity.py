@@ -8,7 +8,7 @@ import pytest
 
 from squall.cluster import identity, paths
 from squall.cluster.memory import InMemoryStore
-from squall.cluster.records import FORMAT
+from squall.cluster.records import REPEATING
 from squall.cluster.store import Unavailable
 from tests.flaky_store import AFTER, FlakyStore
 
@@ -19,7 +19,7 @@ def test_a_cluster_has_one_id_from_its_first_leader_on() -> None:
     made = identity.establish(store)
     assert made and identity.establish(store) == identity.check(store, None) == made
     assert identity.check(store, made) == made
-    assert json.loads(store.get(paths.CLUSTER)[0]) == {"id": made, "format": FORMAT}  # type: ignore[index]
+    assert json.loads(store.get(paths.CLUSTER)[0]) == {"id": made, "format": REPEATING}  # type: ignore[index]
     assert identity.establish(InMemoryStore()) != made
 
 
@@ -53,9 +53,9 @@ def test_an_invalid_id_is_refused(data: bytes) -> None:
 
 def test_a_cluster_of_a_newer_release_is_refused_by_name() -> None:
     store = InMemoryStore()
-    store.put(paths.CLUSTER, json.dumps({"id": "x", "format": FORMAT + 1}).encode())
+    store.put(paths.CLUSTER, json.dumps({"id": "x", "format": REPEATING + 1}).encode())
     with pytest.raises(
-        identity.OtherCluster, match=f"of format {FORMAT + 1}, this Squall reads format {FORMAT}"
+        identity.OtherCluster, match=f"of format {REPEATING + 1}, this Squall reads format {REPEATING}"
     ):
         identity.check(store, "x")
 

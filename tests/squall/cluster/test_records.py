@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import msgspec
 import pytest
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
 from nimbus.lifecycle import states
+from squall.cluster.component_settings import merged
 from squall.cluster.records import (
     FORMAT,
+    REPEATING,
     Assignment,
     BadRecord,
     HowReplaced,
@@ -134,6 +136,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "cannot_start": TEXT,
         "connections_closed": st.dictionaries(TEXT, st.integers(0), max_size=2),
         "state_folder": TEXT,
+        "reads": st.integers(0),
     },
     NimbusRecord: {
         "id": TEXT,
@@ -142,6 +145,7 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
         "public_key": TEXT,
         "versions": TEXTS,
         "started": NUMBERS,
+        "reads": st.integers(0),
     },
     WorkerReport: {
         "worker": TEXT,
@@ -157,8 +161,17 @@ FIELDS: dict[type[Record], dict[str, st.SearchStrategy[Any]]] = {
     },
 }
 KINDS: tuple[type[Any], ...] = tuple(FIELDS)
+
+
+def complete(record: Any) -> Record:
+    """A component has all settings of its topology."""
+    if not hasattr(record, "component_confs"):
+        return cast("Record", record)
+    return cast("Record", replace(record, component_confs=merged(record.conf, record.component_confs)))
+
+
 RECORDS: st.SearchStrategy[Record] = st.one_of(
-    *(st.builds(kind, **strategies) for kind, strategies in FIELDS.items())
+    *(st.builds(kind, **strategies).map(complete) for kind, strategies in FIELDS.items())
 )
 
 SUPERVISOR = SupervisorRecord("s1", "host-1", 4)
@@ -169,9 +182,24 @@ def test_every_field_of_a_record_is_tested(kind: type[Any]) -> None:
     assert list(FIELDS[kind]) == list(kind.__struct_fields__)
 
 
-@given(RECORDS)
-def test_a_record_is_decoded_unchanged(record: Record) -> None:
-    assert decode(type(record), encode(record)) == record
+@given(RECORDS, st.sampled_from((REPEATING, FORMAT)))
+def test_a_record_is_decoded_unchanged_from_each_format(record: Record, format: int) -> None:
+    assert decode(type(record), encode(record, format)) == record
+
+
+def test_a_topology_s_settings_are_stored_once_and_of_a_component_those_that_differ() -> None:
+    lines = {**SOUND, "topology.workers": 3, "own": 1}
+    record = replace(_topology_record(), component_confs={"lines": lines, "count": SOUND})
+    body = json.loads(encode(record))
+    assert (body["format"], body["component_confs"]) == (
+        6,
+        {"lines": {"topology.workers": 3, "own": 1}, "count": {}},
+    )
+    body = json.loads(encode(record, REPEATING))
+    assert (body["format"], body["component_confs"]) == (5, {"lines": lines, "count": SOUND})
+    assert json.loads(encode(SUPERVISOR))["format"] == 5, (
+        "the records of daemons are readable for earlier builds"
+    )
 
 
 def test_notes_of_a_release_without_events_are_read_as_texts() -> None:
@@ -230,6 +258,7 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
         "returns",
         "state_start",
         "committed",
+        "reads",
     )
     if field not in later and data.draw(st.booleans()):
         del body[field]
@@ -246,9 +275,12 @@ def test_a_record_with_a_field_that_is_missing_or_odd_gives_a_record_or_bad_reco
 
 
 def test_a_record_of_a_newer_format_is_refused_with_what_to_do() -> None:
-    body = json.loads(encode(SUPERVISOR)) | {"format": FORMAT + 1}
-    with pytest.raises(BadRecord, match=rf"format {FORMAT + 1}.*reads format {FORMAT}.*one release"):
+    body = json.loads(encode(SUPERVISOR)) | {"format": 6}
+    with pytest.raises(BadRecord, match=r"format 6.*reads format 5;.*one release"):
         decode(SupervisorRecord, json.dumps(body).encode())
+    body = json.loads(encode(_topology_record())) | {"format": 7}
+    with pytest.raises(BadRecord, match=r"format 7.*reads format 5 and 6;.*one release"):
+        decode(TopologyRecord, json.dumps(body).encode())
 
 
 def test_a_record_that_no_store_accepts_is_invalid() -> None:

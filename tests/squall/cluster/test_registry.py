@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 
 import pytest
@@ -10,7 +11,9 @@ from msgspec.structs import replace
 from squall.cluster import paths
 from squall.cluster.memory import InMemoryStore
 from squall.cluster.records import (
+    FORMAT,
     BadRecord,
+    NimbusRecord,
     SupervisorRecord,
 )
 from squall.cluster.registry import Registry
@@ -108,6 +111,31 @@ def test_a_supervisor_exists_until_it_leaves() -> None:
     assert [(record.id, record.slots) for record in registry.all_supervisors()] == [("s1", 2), ("s2", 1)]
     registry.supervisors.drop("s1")
     assert [record.id for record in registry.all_supervisors()] == ["s2"]
+
+
+def test_topologies_are_written_as_every_registered_daemon_reads_them() -> None:
+    registry = Registry(InMemoryStore())
+
+    def format_of_words() -> tuple[int, bool]:
+        data, _ = registry.store.get(paths.topology("words")) or (b"{}", 0)
+        body = json.loads(data)
+        assert Registry(registry.store).topologies.get("words") == record
+        return body["format"], "topology.workers" in body["component_confs"]["lines"]
+
+    record = replace(WORDS, component_confs={"lines": {**WORDS.conf, "own": 1}})
+    registry.supervisors.put(SupervisorRecord("s1", "a", 1, reads=FORMAT))
+    registry.topologies.create(record)
+    assert format_of_words() == (6, False)
+    registry.nimbuses.put(NimbusRecord("n1", "http://a:1", "a"))  # of an earlier build
+    registry.topologies.write(record)
+    assert format_of_words() == (5, True)
+    registry.nimbuses.put(NimbusRecord("n1", "http://a:1", "a", reads=FORMAT))
+    registry.supervisors.put(SupervisorRecord("s2", "b", 1))
+    registry.topologies.write(record)
+    assert format_of_words() == (5, True)
+    registry.supervisors.drop("s2")
+    registry.topologies.write(record)
+    assert format_of_words() == (6, False)
 
 
 def test_invalid_bytes_are_not_taken_for_a_missing_record() -> None:
