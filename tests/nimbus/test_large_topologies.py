@@ -19,7 +19,8 @@ def test_a_thousand_components_have_room_in_a_record_whatever_options_there_are(
     nimbus = Nimbus(InMemoryStore(), ManualClock())
     ids = [f"lines-{number}" for number in range(1_000)]
     parts = tuple(ComponentSpec(id, "spout", 1, {}, {"default": StreamSpec(("line",))}) for id in ids)
-    conf = defaults() | {f"mine.{number}": "x" * 1_000 for number in range(50)}
+    mine = {f"mine.{number}": "x" * 1_000 for number in range(50)}
+    conf = {**defaults(), "topology.state.path": None, **mine}
     topology = Topology("words", {}, parts, dict.fromkeys(ids, b"no pickle"))
     submission = Submission(topology, conf, dict.fromkeys(ids, conf))
     record = nimbus.submit(submission)

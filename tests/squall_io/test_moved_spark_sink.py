@@ -34,7 +34,7 @@ def away(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     why: list[str] = []
     shows = epochs.show_epoch
 
-    def show(*args: Any, **more: Any) -> bool:
+    def show(*args: Any, **more: Any) -> epochs.Shown:
         if why:
             raise FilesRefused(why[0])
         return shows(*args, **more)
