@@ -15,6 +15,7 @@ from squall_io.spark.delta.log_names import version_path
 from squall_io.spark.sink import delta_follower
 from squall_io.spark.sink.delta_follower import COMPARE, LOOK, DeltaFollower
 from tests.squall_io.memory_files import MemoryFiles
+from tests.squall_io.sink_world import SinkWorld
 from tests.squall_io.test_delta_log import commit, lines, only, table, wall
 
 LOG = logging.getLogger("test")
@@ -143,3 +144,28 @@ def test_a_sink_of_default_settings_adds_its_batches_within_a_round(monkeypatch:
     kept.open()
     kept.close()
     assert pauses == [5.0] * 3 and compare_log(files) == LogState(1)
+
+
+def test_a_sink_that_ends_has_told_the_log_of_its_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = SinkWorld(monkeypatch)
+    for incarnation in ((1, 0), (1, 1)):
+        writer = world.life(incarnation)
+        writer.open()
+        writer.tidy(writer.commit(world.rows(2)))
+        assert writer.behind == 0.0
+        writer.close()
+    assert compare_log(MemoryFiles(world.store)) == LogState(2)
+
+
+def test_a_log_that_another_program_has_begun_does_not_keep_a_sink_from_its_work(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = SinkWorld(monkeypatch)
+    world.store.write(version_path(0), b'{"domainMetadata":{}}')
+    writer = world.life()
+    writer.open()
+    writer.tidy(writer.commit(world.rows(2)))
+    writer.close()
+    assert len(world.state().entries) == 1
+    assert world.store.files[version_path(0)] == b'{"domainMetadata":{}}'
+    assert "does not follow the table" in caplog.text

@@ -147,6 +147,7 @@ class SparkSink(StagedSink):
         self._bad_rows = context.counter("bad rows")
         context.gauge("seconds of the last commit", lambda: self._seconds)
         context.gauge("seconds of waiting for storage", lambda: writer.trouble)
+        context.gauge("seconds that the Delta log is behind", lambda: writer.behind)
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
         """Commit the rows that fit as one batch; fail the other tuples."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import OpenStore
 from squall.stores.java.jvm import JavaFailed
+from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import cannot_follow, enable
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
@@ -74,6 +75,11 @@ class SinkTable(ABC):
         """How long the current batch has waited for storage or Spark, in seconds; 0: it is not waiting."""
         retries = self._retries
         return 0.0 if retries is None else retries.trouble
+
+    @property
+    def behind(self) -> float:
+        """How long the oldest batch has waited for the Delta log, in seconds; 0: none waits."""
+        return 0.0 if self._delta is None else self._delta.lag
 
     @abstractmethod
     def _steps(self) -> Iterable[Opening]:
@@ -162,8 +168,12 @@ class SinkTable(ABC):
         if why := cannot_follow(table, self._agreed):
             self._log.info("%s has no Delta log: %s", self._store.root, why)
             return
-        if not any(map(self._store.list, (COMMITS, CHECKPOINTS))):
-            enable(self._store, time.time)
+        try:
+            if not any(map(self._store.list, (COMMITS, CHECKPOINTS))):
+                enable(self._store, time.time)
+        except ForeignLog as error:
+            self._log.error("the Delta log is left as it is, and does not follow the table: %s", error)
+            return
         delta = DeltaFollower(lambda: self._store, settings.partition_by, self._log)
         delta.open()
         self._delta = delta
