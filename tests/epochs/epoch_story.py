@@ -23,7 +23,7 @@ FAULTS_END = 0.5
 LIMIT = 8.0
 #: The same where spouts pause again and again: since few of their tuples may wait for a commit, or a cycle may hold one or two
 #: rows.
-LIMIT_OF_SHORT_EPOCHS = 12.0
+LIMIT_OF_SHORT_EPOCHS = 10.0
 LIMIT_OF_SMALL_CYCLES = 20.0
 MOST_EVENTS = 60_000
 

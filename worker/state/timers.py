@@ -1,8 +1,8 @@
 """The timers of one task: at most one for each key and name, fired in the order of their times.
 
-A timer that is moved to a later time, as "an hour after the last tuple" is with each tuple, adds nothing to the queue: its entry
-stays at the earlier time, and goes on to the later one when it comes to the front. What cancelled timers leave is removed when it
-is most of the queue. So its length follows the number of timers, not the number of calls.
+A timer that is moved to a later time, as "an hour after the last tuple" is with each tuple, adds nothing to the queue: its
+entry stays at the earlier time, and goes on to the later one when it comes to the front. What cancelled timers leave is
+removed when it is most of the queue. So the queue is as long as there are timers, not as there were calls.
 Must not know: clocks, user code, tasks.
 """
 
@@ -34,8 +34,8 @@ class KeyTimers(StateHandle):
         super().__init__(table, "timers")
         #: Key -> name -> time.
         self.times: dict[Any, dict[str, float]] = {}
-        #: (time, number, key, name). A timer has an entry at its time, or an earlier one. Those of a timer that was cancelled, or
-        #: moved to an earlier time, stay until they come to the front or are most of the queue.
+        #: (time, number, key, name). A timer has an entry at its time, or an earlier one. Those of a timer that was cancelled,
+        #: or moved to an earlier time, stay until they come to the front or are most of the queue.
         self.queue: list[tuple[float, int, Any, str]] = []
         #: The time of the first entry of a timer where it is earlier than the timer's time.
         self.entered: dict[tuple[Any, str], float] = {}
@@ -102,7 +102,7 @@ class KeyTimers(StateHandle):
         heapq.heapify(self.queue)
 
     def move(self, key: Any, name: str, before: float | None, time: float) -> None:
-        """See to it that a timer has an entry at its time, or an earlier one. `before`: its time until now; None: it had none."""
+        """Let a timer have an entry at its time, or an earlier one. `before`: its time until now; None: it had none."""
         first = self.entered.pop((key, name), before)
         self.count += before is None
         if first is None or time < first:

@@ -1,4 +1,4 @@
-"""The queue of timers: as long as there are timers, and in their order, whatever was moved, cancelled, undone or brought back."""
+"""The queue of timers: it is in their order and as long as there are timers, whatever was moved, cancelled or undone."""
 
 from __future__ import annotations
 
