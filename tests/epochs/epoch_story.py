@@ -21,9 +21,9 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again: since few of their tuples may wait for a commit, or a cycle may hold one or two
-#: rows.
-LIMIT_OF_SHORT_EPOCHS = 10.0
+#: The same where spouts pause again and again: since so few of their tuples may wait for a commit, or a cycle may hold one or
+#: two rows.
+LIMITS_OF_UNCOMMITTED = {3: 14.0, 5: 10.0}
 LIMIT_OF_SMALL_CYCLES = 20.0
 MOST_EVENTS = 60_000
 
@@ -95,7 +95,7 @@ class Story:
         limits, self.limit = Random(f"limits {seed}"), LIMIT
         if limits.random() < 0.25:  # then epochs that are asked for have to end it in time
             settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
-            self.limit = LIMIT_OF_SHORT_EPOCHS
+            self.limit = LIMITS_OF_UNCOMMITTED[settings.most_uncommitted]
         settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
         if settings.most_on_cycle <= 2:
             self.limit = LIMIT_OF_SMALL_CYCLES
