@@ -143,8 +143,8 @@ class StateHandle:
 
     def __reduce__(self) -> Any:
         raise StateError(
-            f"{self.table.where}: self.{self.name} is the state itself, and works only in calls of this task: emit, or keep, what "
-            "it holds, such as its .value, dict(...) or list(...)"
+            f"{self.table.where}: self.{self.name} is the state itself, and works only in calls of this task: emit, or keep, "
+            "what it holds, such as its .value, dict(...) or list(...)"
         )
 
     def mark(self, cell: Any) -> None:
