@@ -31,6 +31,8 @@ def stateful_problems(bolt: StatefulBolt) -> Iterator[str]:
     if not states and not _made_by_constructor(bolt):
         yield "declares no state: give its class one, such as `count = ValueState(int, default=0)`, or derive from Bolt"
     for name, state in states.items():
+        if state.name not in ("", name):
+            yield f"the states {state.name!r} and {name!r} are one object: declare two"
         yield from (f"state {name!r}: {problem}" for problem in _state_problems(state))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from squall.cluster.records import SetOptions, TopologyRecord
 from squall.security.redaction import redacted
+from topology_api.options import OPTIONS
 
 Confs = tuple[dict[str, object], dict[str, dict[str, object]]]
 
@@ -72,10 +73,20 @@ def differences(before: TopologyRecord, after: TopologyRecord) -> dict[str, list
     return found
 
 
+def is_of_the_whole(key: str) -> bool:
+    """Return whether an option is one of the whole topology: a component's value of it is that at the submission."""
+    return key in OPTIONS and OPTIONS[key].scope == "topology"
+
+
 def _flat(record: TopologyRecord) -> dict[str, Any]:
     flat: dict[str, Any] = dict(redacted(record.conf))
     for component, values in record.component_confs.items():
-        own = {key: value for key, value in redacted(values).items() if flat.get(key) != value}
+        own = {
+            key: value
+            for key, value in redacted(values).items()
+            if flat.get(key) != value
+            and not is_of_the_whole(key)  # a rebalance sets the number of workers for the whole
+        }
         flat |= {f"{component}:{key}": value for key, value in own.items()}
     for row in record.tasks:
         flat[f"{row.component}:tasks"] = flat.get(f"{row.component}:tasks", 0) + 1

@@ -57,7 +57,7 @@ class Worker(Process):
         self.placement: Placement | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Placement:
     """An assignment: task -> (worker, incarnation)."""
 
@@ -203,10 +203,11 @@ class Cluster:
         """Nimbus keeps the version on trial; its coordinator hears of it."""
         self.on_trial = False
         leader = self.placement.leader
-        self.line.soon(0.02, leader, self.trial_passed, leader)
+        self.line.soon(0.02, leader, self.trial_passed, leader, self.placement)
 
-    def trial_passed(self, leader: Worker) -> None:
-        """A coordinator hears that nothing rolls its version back any more."""
+    def trial_passed(self, leader: Worker, placement: Placement) -> None:
+        """A coordinator hears that nothing rolls its version back any more, or will hear it from its placement."""
+        placement.on_trial = False
         coordinator = leader.coordinator
         if coordinator is not None:
             coordinator.on_trial = False

@@ -21,7 +21,9 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again, since a cycle may hold one or two rows.
+#: The same where spouts pause again and again: since so few of their tuples may wait for a commit, or a cycle may hold one or
+#: two rows.
+LIMITS_OF_UNCOMMITTED = {3: 14.0, 5: 10.0}
 LIMIT_OF_SMALL_CYCLES = 20.0
 MOST_EVENTS = 60_000
 
@@ -90,11 +92,13 @@ class Story:
             sinks=random.choice((1.0, 1.0, 5.0)),
             trim_every=Random(f"trimming {seed}").choice((1, 1, 2, 4, 8)),
         )
-        limits = Random(f"limits {seed}")
+        limits, self.limit = Random(f"limits {seed}"), LIMIT
         if limits.random() < 0.25:  # then epochs that are asked for have to end it in time
             settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
+            self.limit = LIMITS_OF_UNCOMMITTED[settings.most_uncommitted]
         settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
-        self.limit = LIMIT if settings.most_on_cycle > 2 else LIMIT_OF_SMALL_CYCLES
+        if settings.most_on_cycle <= 2:
+            self.limit = LIMIT_OF_SMALL_CYCLES
         self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)
         self.random = random

@@ -16,6 +16,7 @@ from tests.local_cluster.words_with_state import (
     Count,
     Finite,
     Words,
+    commits_at,
     counts,
     eventually,
     expected,
@@ -60,7 +61,8 @@ def test_each_tuple_counts_once_however_often_the_cluster_starts_again(
             if start == 3:
                 assert counts(cluster) == expected(list(range(250)))
                 assert cluster.dead_letters("words") == []
-        held += sum(len(snapshot.held) for snapshot in snapshots_at(tmp_path / "words"))
+        # The first start may end before its first commit.
+        held += sum(len(snapshot.held) for last in commits_at(tmp_path / "words")[-1:] for snapshot in last)
     assert bool(held) == (kind != "async")
 
 

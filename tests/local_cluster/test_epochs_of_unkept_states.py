@@ -71,6 +71,7 @@ class Odd(StatefulBolt):
     elements = ListState(list[int])
     items = MapState(str, int)
     by_number = MapState(str, dict[str, int])
+    by_float = MapState(float, int)
     anything = ValueState(object, pickled=True)
     timed = ValueState(int, ttl=100)
 
@@ -100,6 +101,8 @@ class Odd(StatefulBolt):
             self.items["odd"] = 2**64
         elif self.how == "by_number":
             self.by_number["\ud800"] = {}
+        elif self.how == "nan":
+            self.by_float[float("nan")] = 1
         elif self.how == "anything":
             self.anything.value = Lock()
         elif self.how == "timer":
@@ -137,6 +140,10 @@ def expected(without: int | None) -> dict[str, list[int]]:
         ("elements", "the value of state 'elements', key 'w2', cannot be kept as list[int]: ['no number']"),
         ("items", "the value of state 'items', key 'w2', cannot be kept as int"),
         ("by_number", "the value of state 'by_number', key 'w2', cannot be kept as str: '\\ud800'"),
+        (
+            "nan",
+            "the value of state 'by_float', key 'w2', cannot be kept as float: nan (float): it is equal to nothing",
+        ),
         ("anything", "the value of state 'anything', key 'w2', cannot be kept as object"),
         ("name", "the name of a timer, '\\ud800' (str), cannot be kept"),
         ("timer", "the value of state 'plain', key 'w2', cannot be kept as int: 18446744073709551616"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections import Counter
 from typing import Any
@@ -185,6 +186,7 @@ class Misuse(StatefulBolt):
     numbers = MapState(str, int)
     rules = BroadcastState(dict[str, int], default={})
     keys = ("int", "map", "broadcast")
+    outputs = Fields("copy")
 
     def prepare(self, context: Any) -> None:
         with pytest.raises(StateError, match="no key is at hand"):
@@ -206,6 +208,8 @@ class Misuse(StatefulBolt):
             self.timer_after(-1)
         elif tup["what"] == "name":
             self.timer_after(1, name=5)  # type: ignore[arg-type]
+        elif tup["what"] == "copy":
+            self.emit((copy.deepcopy(self.numbers),))
         elif tup["what"] == "add":
             self.number += 1  # type: ignore[operator,assignment]
         elif tup["what"] == "assign":
@@ -223,6 +227,10 @@ class Misuse(StatefulBolt):
         ("broadcast", "state 'rules' is a BroadcastState"),
         ("timer", "timer_after(seconds=-1): it is -1: give a number of seconds"),
         ("name", "the name of a timer is 5"),
+        (
+            "copy",
+            "self.numbers is the state itself, and works only in calls of this task: emit, or keep, what it holds",
+        ),
         ("add", "self.number is a state: write self.number.value += ..."),
         (
             "assign",

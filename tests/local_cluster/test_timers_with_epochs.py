@@ -8,8 +8,19 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from local_cluster.testing import complete_topology
 from tests.local_cluster.words_with_state import Words
-from topology_api import Bolt, ListState, Replay, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
+from topology_api import (
+    Bolt,
+    Fields,
+    ListState,
+    Replay,
+    StatefulBolt,
+    Topology,
+    TopologyBuilder,
+    Tuple,
+    ValueState,
+)
 
 
 def conf_at(path: Path, **more: Any) -> dict[str, Any]:
@@ -95,3 +106,81 @@ def test_a_timer_that_always_fails_is_one_dead_letter_also_if_its_worker_is_star
         ("w3", "alarm"),
     )
     assert (letter.failure.attempts, letter.failure.error) == (3, "ValueError: never")
+
+
+class Few(Words):
+    """Ends after its last word."""
+
+    def next_tuple(self) -> float | None:
+        if self.at >= self.count:
+            self.finish()
+        return super().next_tuple()
+
+
+class Bells(StatefulBolt):
+    """Sets many timers, and one more in each of their calls."""
+
+    key = ("word",)
+    outputs = Fields("name")
+    seen = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen.value += 1
+        for number in range(1_000):
+            self.timer_after(0.0, name=str(number))
+        self.timer_after(600.0, name="late")
+
+    def on_timer(self, name: str, time: float) -> None:
+        self.emit((name,))
+        self.timer_after(0.0, name=f"after {name}")
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_all_timers_that_are_due_when_the_input_ends_fire(tmp_path: Path, kept: bool) -> None:
+    run = complete_topology(one_bolt(Few(1), Bells()), conf=conf_at(tmp_path) if kept else {})
+    fired = [name for (name,) in run.emitted("bolt")]
+    assert fired[:1_000] == list(map(str, range(1_000)))
+    assert "late" not in fired
+
+
+class Broken(StatefulBolt):
+    """Its timer always fails."""
+
+    key = ("word",)
+    seen = ValueState(int, default=0)
+
+    def execute(self, tup: Tuple) -> None:
+        self.seen.value += 1
+        self.timer_after(0.0, name="alarm")
+
+    def on_timer(self, name: str, time: float) -> None:
+        raise ValueError("never")
+
+
+@pytest.mark.parametrize("outage", ["give-up", "wait"])
+def test_a_timer_that_fails_when_the_input_has_ended_becomes_a_dead_letter(
+    tmp_path: Path, outage: str
+) -> None:
+    spout = Few(1)
+    spout.replay = Replay(max_attempts=3, first_delay=0.01, max_delay=0.1)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(one_bolt(spout, Broken()), conf_at(tmp_path, **{"topology.on.outage": outage}))
+        cluster.advance(30.0)
+        assert cluster.last_status("words").state == "COMPLETED"
+        [letter] = cluster.dead_letters("words")
+    assert (letter.values[:2], letter.failure.attempts) == (("w0", "alarm"), 3)
+
+
+def test_a_timer_that_fails_when_the_input_has_ended_may_still_pass(tmp_path: Path) -> None:
+    class Passes(Broken):
+        outputs = Fields("tries")
+        tries = 0
+
+        def on_timer(self, name: str, time: float) -> None:
+            self.tries += 1
+            if self.tries < 3:
+                raise ValueError("not yet")
+            self.emit((self.tries,))
+
+    run = complete_topology(one_bolt(Few(1), Passes()), conf=conf_at(tmp_path))
+    assert run.emitted("bolt") == [(3,)]

@@ -319,18 +319,24 @@ def words_to_rows(spout: Spout, between: Bolt, sink: Bolt, parallelism: int = 2)
     return builder.build()
 
 
-def commits_at(folder: Path) -> list[list[TaskSnapshot]]:
-    """Return the snapshots of all commits of a topology that are kept, the last ones last."""
+def kept_at(folder: Path) -> tuple[EpochFiles, list[CommitRecord]]:
+    """Return the commits of a topology that are kept, the last one last."""
     files = EpochFiles(f"file://{folder.parent}", folder.name)
     there = {path.name for path in (folder / "snapshots").iterdir()}
     commits = [record for record in files.records_after(0) if isinstance(record, CommitRecord)]
-    kept = [commit for commit in commits if {file.name for file in commit.files.values()} <= there]
+    return files, [commit for commit in commits if {file.name for file in commit.files.values()} <= there]
+
+
+def commits_at(folder: Path) -> list[list[TaskSnapshot]]:
+    """Return the snapshots of all commits of a topology that are kept, the last ones last. It must not run."""
+    files, kept = kept_at(folder)
     return [files.read_snapshots(commit.files) for commit in kept]
 
 
 def snapshots_at(folder: Path) -> list[TaskSnapshot]:
-    """Return the snapshots of the last commit of a topology."""
-    return commits_at(folder)[-1]
+    """Return the snapshots of the last commit of a topology. It may run: earlier ones are swept meanwhile."""
+    files, kept = kept_at(folder)
+    return files.read_snapshots(kept[-1].files)
 
 
 def eventually(true: Callable[[], bool], secs: float = 60.0) -> None:

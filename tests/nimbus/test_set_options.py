@@ -84,7 +84,7 @@ def test_a_new_version_keeps_options_workers_and_numbers_of_tasks(nimbus: Nimbus
     assert count_tasks(record.tasks) == {"lines": 1, "count": 3}
     assert decode(TopologyRecord, encode(record)) == record
     assert shown_options(record.set_options)["count:db.password"] != "x", "a secret is not shown"
-    assert "topology.workers" not in differences(running, record)
+    assert not [key for key in differences(running, record) if key.endswith("topology.workers")]
 
 
 def test_reset_options_forgets_what_was_set_and_the_differences_say_so(nimbus: Nimbus) -> None:

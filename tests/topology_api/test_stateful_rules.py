@@ -177,6 +177,20 @@ def test_a_state_that_no_task_would_find_is_refused() -> None:
         MapState(str, int).get("a")
 
 
+def test_one_declaration_for_two_states_is_refused() -> None:
+    both = ValueState(int, default=0)
+
+    class Twice(Good):
+        first = both
+        second = both
+
+    class Elsewhere(Good):
+        third = both
+
+    assert problems(Twice()) == ["the states 'first' and 'second' are one object: declare two"]
+    assert problems(Elsewhere()) == ["the states 'first' and 'third' are one object: declare two"]
+
+
 def test_a_state_is_used_in_a_running_task_only() -> None:
     uses: list[Callable[[], object]] = [
         lambda: Good().count.value,

@@ -28,6 +28,8 @@ SCALARS: typing.Final = frozenset(
 )
 #: Types that a value must have exactly, so that a wrong value is found when it is written.
 EXACT: typing.Final = frozenset((int, str, bytes, bool, float))
+#: What helps where msgspec cannot encode a value.
+HINT: typing.Final = "; pickled=True keeps any value that can be pickled"
 
 
 class Codec:
@@ -61,6 +63,12 @@ class Codec:
             except Exception as error:
                 self.cannot(value, state, error)
         return data
+
+    def kept_key(self, value: Any, state: Any) -> bytes:
+        """Return the key of an item as bytes, as `kept` does. A NaN that was read again would be another key."""
+        if value != value:
+            self.cannot(value, state, "it is equal to nothing, so the item could not be found again", "")
+        return self.kept(value, state)
 
     def check_readable(self, data: bytes, state: Any) -> None:
         """Raise StateError if the bytes of a value cannot be read again."""
@@ -107,13 +115,12 @@ class Codec:
         if back != value and back == back:  # NaN is not equal to itself
             self.cannot(value, state, f"it comes back as {typed(back)}")
 
-    def cannot(self, value: Any, state: Any, why: object) -> NoReturn:
+    def cannot(self, value: Any, state: Any, why: object, hint: str = HINT) -> NoReturn:
         """Raise the error for a value that cannot be encoded."""
         table = state.table
-        hint = "" if self.pickled else "; pickled=True keeps any value that can be pickled"
         raise StateError(
             f"{table.where}: the value of {state.what()}{key_text(state, ',')}, cannot be kept as {name_of(self.kind)}: "
-            f"{typed(value)}: {why}{hint}"
+            f"{typed(value)}: {why}{'' if self.pickled else hint}"
         )
 
 

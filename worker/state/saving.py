@@ -440,7 +440,7 @@ class StateSaving:
         def put(part: Part, cell: Any, found: Any, frozen: bool) -> int:
             key, item = cell
             table.key = key
-            name = keys_codec.kept(item, handle)
+            name = keys_codec.kept_key(item, handle)
             if found is NONE:
                 part["gone"].append((original(key), name))
                 return len(name)

@@ -141,6 +141,12 @@ class StateHandle:
         self.moves = 0
         table.handles[name] = self
 
+    def __reduce__(self) -> Any:
+        raise StateError(
+            f"{self.table.where}: self.{self.name} is the state itself, and works only in calls of this task: emit, or keep, "
+            "what it holds, such as its .value, dict(...) or list(...)"
+        )
+
     def mark(self, cell: Any) -> None:
         """A cell is about to change."""
         touched = self.touched

@@ -74,7 +74,7 @@ def check_items(handle: StateHandle, key: Any) -> None:
     items = handle.cells.get(key, {})
     for item in handle.logged:
         if item in items:
-            handle.keys_codec.kept(item, handle)
+            handle.keys_codec.kept_key(item, handle)
             handle.codec.kept(items[item], handle)
 
 

@@ -12,7 +12,7 @@ Must not know: links, trackers, coordinators, files.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -228,19 +228,12 @@ class EpochBoltTask(StatefulBoltTask):
 
     def fill(self, content: TaskSnapshot) -> None:
         """Put what the task holds into its snapshot. Raises StateError."""
-        to_wall, times = self.epochs.to_wall, self.timers.times
-        retried = [
-            (
-                original(key),
-                name,
-                to_wall(again),
-                to_wall(time),
-                pause,
-                self.timer_failures.get((key, name), (0, 0))[0],
-            )
-            for (key, name), (again, time, pause) in self.retried.items()
-            if times.get(key, {}).get(name) == again  # it was neither cancelled nor set to another time since
-        ]
+        to_wall, retried = self.epochs.to_wall, []
+        for timer in timers_again(self):
+            key, name = timer
+            again, time, pause = self.retried[timer]
+            failures = self.timer_failures.get(timer, (0, 0))[0]
+            retried.append((original(key), name, to_wall(again), to_wall(time), pause, failures))
         content.state = {
             "end_called": self.end_called,
             "ended": self.ended,
@@ -344,7 +337,8 @@ class EpochBoltTask(StatefulBoltTask):
         failed = self.retried.get(timer)
         if failed is None:
             return
-        failures += not self.waits_for_stores or 0 <= successes < self.acked
+        # With the last input no call can show any more whose fault it is (`parked_verdicts.is_last_resort`).
+        failures += not self.waits_for_stores or self.end_due or 0 <= successes < self.acked
         most = self.epochs.replays.most.max_attempts
         if most is None or failures < most:
             self.timer_failures[timer] = failures, self.acked
@@ -390,14 +384,19 @@ class EpochBoltTask(StatefulBoltTask):
         if parked_verdicts.may_clear(self):
             return True
         full = self.parking.full and not self.marker_waits
-        # The end of input waits for the parked tuples.
-        waits = self.end_due and not self.inbox and bool(self.parking.parked)
+        # The end of input waits for the parked tuples, and for timers.
+        waits = self.end_due and not self.inbox and (bool(self.parking.parked) or self.owes_timers())
         if full or waits:
             return bool(self.notices or self.tick_due) or self.overdue()
         return super().wants_run()
 
     def overdue(self) -> bool:
         return self.parked_due() or super().overdue()
+
+    def owes_timers(self) -> bool:
+        if self.end_called or self.probing is not None:
+            return False
+        return super().owes_timers() or next(timers_again(self), None) is not None
 
     def next_deadline(self) -> float | None:
         if self.probing is not None:
@@ -412,6 +411,14 @@ class EpochBoltTask(StatefulBoltTask):
             parked_verdicts.clear_way(self)
             self.try_parked()
         super().run()
+
+
+def timers_again(task: EpochBoltTask) -> Iterator[tuple[Any, str]]:
+    """Yield (key, name) of the timers that have failed, and were neither cancelled nor set to another time since."""
+    times = task.timers.times
+    for (key, name), (again, _, _) in task.retried.items():
+        if times.get(key, {}).get(name) == again:
+            yield key, name
 
 
 def spoil(task: EpochBoltTask, error: Exception) -> None:

@@ -17,12 +17,14 @@ cdef class StatefulBoltTask(BoltTask):
     cdef public object timers
     cdef public dict retried
     cdef public bint firing
+    cdef public double end_due_at
     cdef public list finals
     cdef public object watch
 
     cpdef commit(self)
     cpdef undo(self)
     cpdef bint wants_run(self) except -1
+    cpdef finish_if_due(self, long long enough)
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
 
 

@@ -70,6 +70,8 @@ class StatefulBoltTask(BoltTask):
         self.retried: dict[tuple[Any, str], tuple[float, float, float]] = {}
         #: Whether the running call is one of `on_timer`.
         self.firing = False
+        #: When the end of input was due: timers that are due by then fire before it. -1: it was not yet.
+        self.end_due_at = -1.0
         #: The tuples that the running call has acked or failed, each with its root and, if it failed, the reason.
         self.finals: list[tuple[Tuple, int, tuple[Any, ...]]] = []
         #: Checks the states after each call, in the testing tools.
@@ -188,6 +190,19 @@ class StatefulBoltTask(BoltTask):
             now = self.now()
             for handle in self.expiring:
                 handle.sweep(now, MOST_SWEPT)
+
+    def finish_if_due(self, enough: int) -> None:
+        if self.end_due and not self.end_called:
+            if self.end_due_at < 0.0:
+                self.end_due_at = self.now()
+            if self.owes_timers():
+                return
+        BoltTask.finish_if_due(self, enough)
+
+    def owes_timers(self) -> bool:
+        """Return whether the end of input waits for timers. While the task is down it does not: they may be due for ever."""
+        time = self.timers.next_time()
+        return time is not None and time <= self.end_due_at and self.probing is None
 
     def fire_timers(self) -> None:
         """Call `on_timer` for each timer that is due, as far as the task may emit."""
