@@ -235,11 +235,13 @@ class Story:
                 handle.expiry.written = dict(self.task.states[name].expiry.written)  # type: ignore[attr-defined]
 
     def check_timers(self) -> None:
-        """All timers are still due, in the order of their times."""
-        times = self.task.timers.times
-        for key, names in times.items():
+        """All timers come to the front of the queue at their times, or earlier, from where they go on."""
+        timers = self.task.timers
+        for key, names in timers.times.items():
             for name, time in names.items():
-                assert any(entry[0] == time and entry[2:] == (key, name) for entry in self.task.timers.queue)
+                first = timers.entered.get((key, name), time)
+                assert first <= time
+                assert any(entry[0] == first and entry[2:] == (key, name) for entry in timers.queue)
 
     def slice(self) -> None:
         """The next slice; after the last one, the snapshots are compared."""
