@@ -21,7 +21,7 @@ class StagedSinkTask(GatheringTask):
     instance: StagedSink
 
     def packed_rows(self, epoch: int) -> bytes | None:
-        self.unstaged = self.taken_rows(epoch)
+        self.unstaged, _ = self.taken_rows(epoch)
         return None
 
     @property

@@ -1,0 +1,207 @@
+"""Rows that cannot be kept, or that the system of a sink refuses for good: each costs its own tuple, and nothing else.
+
+All other rows are there once, and each refused one is one dead letter, whatever is killed between the steps.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from squall.dead_letters.letter import DeadLetter
+from tests.local_cluster.words_with_state import (
+    Count,
+    Finite,
+    Rows,
+    Words,
+    expected_rows,
+    rows_at,
+    words_to_rows,
+)
+from topology_api import Bolt, Fields, RowsRefused, Topology, TopologyBuilder, Tuple
+
+CONF = {"topology.epoch.secs": 0.5}
+
+
+def conf_at(path: Path, **more: Any) -> dict[str, Any]:
+    return {"topology.state.path": f"file://{path}/state", "topology.epoch.secs": 0.5, **more}
+
+
+def is_bad(times: int) -> bool:
+    return times % 5 in (1, 2)
+
+
+class Picky(Rows):
+    """Refuses two of five rows for good, those for one reason first."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        for reason in (1, 2):
+            if found := [at for at, row in enumerate(rows) if row[1] % 5 == reason]:
+                raise RowsRefused({at: f"no row with {rows[at][1]}" for at in found})
+        return super().write(epoch, rows, expected, token)
+
+
+def check(path: Path, letters: Iterable[DeadLetter], numbers: int) -> None:
+    """Each row is there, or is one letter."""
+    every = expected_rows(list(range(numbers)))
+    assert rows_at(path) == [row for row in every if not is_bad(row[1])]
+    found = Counter((letter.values[0], letter.values[1]) for letter in letters)
+    assert found == Counter(row for row in every if is_bad(row[1]))
+
+
+def test_rows_that_are_refused_for_good_are_letters_and_all_others_are_written(tmp_path: Path) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(
+            words_to_rows(Finite(300, 100), Count(), Picky(str(tmp_path / "rows.db"))), conf_at(tmp_path)
+        )
+        cluster.advance(30)
+        status = cluster.last_status("words")
+        assert status.state == "COMPLETED"
+        letters = cluster.dead_letters("words")
+    check(tmp_path / "rows.db", letters, 300)
+    first = letters[0]
+    assert (first.component, first.source, first.stream, first.fields[:2]) == (
+        "rows",
+        "count",
+        "default",
+        ("word", "times"),
+    )
+    assert first.failure.error == f"no row with {first.values[1]}"
+    assert not first.why_no_values, "it can be sent again"
+    assert any("rows are refused: no row with" in error.text for error in status.errors)
+    assert status.components["rows"].failed == len(letters)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_refused_rows_are_one_letter_each_however_often_clusters_start_again(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    sink = Picky(str(tmp_path / "rows.db"), failing=0.2)
+    letters: dict[str, DeadLetter] = {}
+    for last in (False, False, False, False, True):
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(words_to_rows(Words(400, 100), Count(0.1), sink), conf_at(tmp_path))
+            cluster.advance(60 if last else draw.uniform(0.1, 3.0))
+            letters |= {letter.id: letter for letter in cluster.dead_letters("words")}
+    check(tmp_path / "rows.db", letters.values(), 400)
+
+
+@pytest.mark.parametrize("threaded", [True, False])
+def test_rows_are_refused_in_real_time(tmp_path: Path, threaded: bool) -> None:
+    sink = Picky(str(tmp_path / "rows.db"))
+    sink.threaded = threaded
+    with LocalCluster() as cluster:
+        cluster.submit(
+            words_to_rows(Finite(100), Count(), sink), conf_at(tmp_path, **{"topology.epoch.secs": 0.05})
+        )
+        cluster.wait("words", 60)
+        check(tmp_path / "rows.db", cluster.dead_letters("words"), 100)
+
+
+def test_a_topology_that_is_killed_waits_for_the_commit_of_refused_rows(tmp_path: Path) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(
+            words_to_rows(Words(300, 100), Count(), Picky(str(tmp_path / "rows.db"))), conf_at(tmp_path)
+        )
+        cluster.advance(1.7)
+        cluster.kill("words", wait_secs=30)
+        cluster.advance(10)
+        letters = cluster.dead_letters("words")
+    written = rows_at(tmp_path / "rows.db")
+    numbers = len(written) + len(letters)
+    assert 100 < numbers < 300
+    check(tmp_path / "rows.db", letters, numbers)
+
+
+class Refused(Bolt):
+    """Reads dead letters, and writes each to a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def execute(self, tup: Tuple) -> None:
+        word, times = tup["values"][:2]
+        with open(self.path, "a") as file:
+            file.write(f"{word} {times} {tup['failure'].component} {tup['failure'].error}\n")
+
+
+def test_readers_of_letters_get_those_of_refused_rows(tmp_path: Path) -> None:
+    builder = TopologyBuilder("words")
+    words = builder.set_spout("words", Finite(100, 100))
+    builder.set_bolt("count", Count(), 2).fields_grouping("words", "word")
+    builder.set_bolt("rows", Picky(str(tmp_path / "rows.db")), 2).shuffle_grouping("count")
+    builder.set_bolt("refused", Refused(tmp_path / "refused")).dead_letters(words)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf_at(tmp_path))
+        cluster.advance(30)
+        assert cluster.last_status("words").state == "COMPLETED"
+    every = [(word, times) for word, times in expected_rows(list(range(100))) if is_bad(times)]
+    lines = sorted((tmp_path / "refused").read_text().splitlines())
+    assert lines == sorted(f"{word} {times} rows no row with {times}" for word, times in every)
+
+
+class NamesNoRow(Rows):
+    """Refuses rows that it did not get."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        raise RowsRefused({len(rows): "no"})
+
+
+def test_a_sink_that_refuses_what_it_did_not_get_is_told_so_and_nothing_is_lost(tmp_path: Path) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(
+            words_to_rows(Finite(20), Count(), NamesNoRow(str(tmp_path / "rows.db"))), conf_at(tmp_path)
+        )
+        cluster.advance(5)
+        status = cluster.status("words")
+        assert status.state == "ACTIVE" and cluster.dead_letters("words") == []
+        assert any("name at least one by its position, from 0 to" in error.text for error in status.errors)
+
+
+# Rows that cannot be kept.
+
+
+class ForgetsItself:
+    """Can be pickled, and not be read again."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise ValueError("it has forgotten itself")
+
+    def __init__(self) -> None:
+        self.number = 1
+
+
+class MakesLocks(Rows):
+    """Two of five rows cannot be pickled, or cannot be read again."""
+
+    def row(self, tup: Tuple) -> Any:
+        times = tup["times"]
+        return (tup["word"], times, {1: threading.Lock(), 2: ForgetsItself()}.get(times % 5, 0))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_row_that_cannot_be_kept_is_a_letter_and_its_neighbours_are_written(
+    tmp_path: Path, seed: int
+) -> None:
+    draw = random.Random(seed)
+    sink = MakesLocks(str(tmp_path / "rows.db"))
+    letters: dict[str, DeadLetter] = {}
+    for last in (False, False, True):
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            cluster.submit(words_to_rows(Words(200, 100), Count(0.1), sink), conf_at(tmp_path))
+            cluster.advance(40 if last else draw.uniform(0.1, 1.5))
+            assert cluster.status("words").state == "ACTIVE"
+            letters |= {letter.id: letter for letter in cluster.dead_letters("words")}
+    check(tmp_path / "rows.db", letters.values(), 200)
+    errors = {letter.failure.error or "" for letter in letters.values()}
+    assert any("row() returned" in error and "which pickle cannot carry" in error for error in errors)
+    assert any("ValueError: it has forgotten itself" in error for error in errors)
+    assert not any(letter.why_no_values for letter in letters.values()), "the tuples themselves can be kept"
