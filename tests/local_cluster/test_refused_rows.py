@@ -25,7 +25,7 @@ from tests.local_cluster.words_with_state import (
     rows_at,
     words_to_rows,
 )
-from topology_api import Bolt, Fields, RowsRefused, Topology, TopologyBuilder, Tuple
+from topology_api import Bolt, RowsRefused, TopologyBuilder, Tuple
 
 CONF = {"topology.epoch.secs": 0.5}
 
