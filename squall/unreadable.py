@@ -39,8 +39,8 @@ class Unreadable:
 
 
 def loads(data: bytes) -> tuple[Any, bool]:
-    """Return the value of a pickle, with an `Unreadable` for what cannot be read, and whether there may be one. Raises an error of
-    any kind for bytes that are no pickle."""
+    """Return the value of a pickle, with an `Unreadable` for what cannot be read, and whether there may be one. Raises an
+    error of any kind for bytes that are no pickle."""
     try:
         return pickle.loads(data), UNREADABLE in data
     except BaseException:  # the classes of values are the user's, and may raise anything
