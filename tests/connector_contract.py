@@ -280,9 +280,8 @@ class TokenInMemory(TokenSink):
 
     def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
         with self.transaction():
-            if token is not None and epoch is not None:
-                if self.read_token(token) != expected:
-                    return False
+            if token is not None and self.read_token(token) != expected:
+                return False
             self.refuse(rows)
             if token is not None and epoch is not None:
                 TOKENS[self.place][token] = epoch

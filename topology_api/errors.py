@@ -104,7 +104,7 @@ class RowsRefused(Exception):
 
     Nothing must have been written or staged. The tuples of these rows become dead letters, or fail without
     `topology.state.path`, and the call is made again with the other rows. For a system that does not answer, raise any other
-    exception: then all rows wait. Like FailTuple, it is no SquallError.
+    exception: then all rows wait. Like FailTuple, RowsRefused is not a SquallError.
 
     reasons: why each row is refused, by its position in the list that the call got.
     """

@@ -16,6 +16,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from squall.dead_letters.letter import DeadLetter
+from tests.local_cluster.staged_words import StagedRows, shown_rows
 from tests.local_cluster.words_with_state import (
     Count,
     Finite,
@@ -26,8 +27,6 @@ from tests.local_cluster.words_with_state import (
     words_to_rows,
 )
 from topology_api import Bolt, RowsRefused, TopologyBuilder, Tuple
-
-CONF = {"topology.epoch.secs": 0.5}
 
 
 def conf_at(path: Path, **more: Any) -> dict[str, Any]:
@@ -164,6 +163,32 @@ def test_a_sink_that_refuses_what_it_did_not_get_is_told_so_and_nothing_is_lost(
         status = cluster.status("words")
         assert status.state == "ACTIVE" and cluster.dead_letters("words") == []
         assert any("name at least one by its position, from 0 to" in error.text for error in status.errors)
+
+
+class PickyFiles(StagedRows):
+    """Never stages two of five rows."""
+
+    def stage(self, epoch: int | None, rows: list[Any]) -> Any:
+        for reason in (1, 2):
+            if found := [at for at, row in enumerate(rows) if row[1] % 5 == reason]:
+                raise RowsRefused({at: f"no row with {rows[at][1]}" for at in found})
+        return super().stage(epoch, rows)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_that_can_never_be_staged_are_letters_of_their_epoch(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    letters: dict[str, DeadLetter] = {}
+    for last in (False, False, True):
+        with LocalCluster(simulated_time=True, seed=draw.getrandbits(32)) as cluster:
+            sink = PickyFiles(str(tmp_path / "out"))
+            cluster.submit(words_to_rows(Words(200, 100), Count(0.1), sink), conf_at(tmp_path))
+            cluster.advance(60 if last else draw.uniform(0.1, 8))
+            letters |= {letter.id: letter for letter in cluster.dead_letters("words")}
+    every = expected_rows(list(range(200)))
+    assert shown_rows(tmp_path / "out") == [row for row in every if not is_bad(row[1])]
+    found = Counter((letter.values[0], letter.values[1]) for letter in letters.values())
+    assert found == Counter(row for row in every if is_bad(row[1]))
 
 
 # Rows that cannot be kept.

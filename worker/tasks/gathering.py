@@ -52,6 +52,7 @@ class GatheringTask(EpochBoltTask):
         self.tuples: list[tuple[Source, tuple[Any, ...]]] = []
         #: The rows of the epoch that ends, until they are staged; of a staged sink.
         self.unstaged: list[Any] = []
+        self.unstaged_tuples: list[tuple[Source, tuple[Any, ...]]] = []
         #: How many rows each epoch has that is not shown yet.
         self.row_counts: dict[int, int] = {}
         #: How many of them are committed, and wait for the outside alone: those of other epochs need that the task goes on.

@@ -131,11 +131,15 @@ def reasons_of(error: RowsRefused, given: Sequence[int]) -> dict[int, str]:
     return {given[at]: clean(str(why)) for at, why in error.reasons.items()}
 
 
+def letter_item(task: GatheringTask, refused: RefusedRow) -> list[Any]:
+    """Return the tuple of a refused row as the item of a dead letter."""
+    place, values, *marks = refused.origin
+    item = item_at(task, place, values)
+    return [*item[:4], *(marks or item[4:]), list(place[3])]
+
+
 def give_up(task: GatheringTask, refused: Iterable[RefusedRow]) -> None:
     """Make dead letters of the tuples of rows, and send them to their readers."""
     for each in refused:
-        place, values, *marks = each.origin
-        item = item_at(task, place, values)
-        item[4:] = [*(marks or item[4:]), list(place[3])]
         task.failed += 1
-        letter_readers.give_up(task, Parked(item, 1, 0.0), each.why)
+        letter_readers.give_up(task, Parked(letter_item(task, each), 1, 0.0), each.why)
