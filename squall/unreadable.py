@@ -2,7 +2,7 @@
 
 `pickle.loads` gives up with the first value whose class raises, or cannot be imported. Here only that value is lost. It costs
 many times as much, so it is for pickles that `pickle.loads` has refused.
-Must not know: what is in a pickle, what becomes of an unreadable value.
+Must not know: what is in a pickle, what is done with an unreadable value.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def no_moods() -> Iterator[None]:
 
 
 class Moody:
-    """Can be read as long as nobody minds."""
+    """Can be read until there is a mood."""
 
     def __setstate__(self, state: Any) -> None:
         if MOODS:
@@ -114,7 +114,7 @@ WAITING: dict[str, tuple[Spout, list[Bolt], str]] = {
 
 
 def built(spout: Spout, bolts: list[Bolt], tasks: int, key: str = "word") -> Topology:
-    """A line of bolts with so many tasks, and the counts at its end. `key`: of the tuples between bolts."""
+    """A line of bolts, each with this number of tasks, and the counts at its end. `key`: of the tuples between bolts."""
     builder = TopologyBuilder("words")
     builder.set_spout("words", spout)
     before = "words"

@@ -154,7 +154,7 @@ class NamesNoRow(Rows):
         raise RowsRefused({len(rows): "no"})
 
 
-def test_a_sink_that_refuses_what_it_did_not_get_is_told_so_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_a_sink_that_refuses_what_it_did_not_get_loses_nothing_and_its_error_says_so(tmp_path: Path) -> None:
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(
             words_to_rows(Finite(20), Count(), NamesNoRow(str(tmp_path / "rows.db"))), conf_at(tmp_path)
