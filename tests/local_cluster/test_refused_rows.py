@@ -5,7 +5,10 @@ All other rows are there once, and each refused one is one dead letter, whatever
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import signal
 import threading
 from collections import Counter
 from collections.abc import Iterable
@@ -22,6 +25,7 @@ from tests.local_cluster.words_with_state import (
     Finite,
     Rows,
     Words,
+    eventually,
     expected_rows,
     rows_at,
     words_to_rows,
@@ -45,6 +49,20 @@ class Picky(Rows):
             if found := [at for at, row in enumerate(rows) if row[1] % 5 == reason]:
                 raise RowsRefused({at: f"no row with {rows[at][1]}" for at in found})
         return super().write(epoch, rows, expected, token)
+
+
+class DiesThrice(Picky):
+    """Ends its process instead of saying for the first time which rows it refuses."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        try:
+            return super().write(epoch, rows, expected, token)
+        except RowsRefused:
+            for time in range(3):
+                with contextlib.suppress(FileExistsError):
+                    Path(self.path).with_name(f"died-{time}").touch(exist_ok=False)
+                    os.kill(os.getpid(), signal.SIGKILL)
+            raise
 
 
 def check(path: Path, letters: Iterable[DeadLetter], numbers: int) -> None:
@@ -91,6 +109,27 @@ def test_refused_rows_are_one_letter_each_however_often_clusters_start_again(
             cluster.advance(60 if last else draw.uniform(0.1, 3.0))
             letters |= {letter.id: letter for letter in cluster.dead_letters("words")}
     check(tmp_path / "rows.db", letters.values(), 400)
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+def test_refused_rows_are_one_letter_each_when_workers_are_killed_again_and_again(tmp_path: Path) -> None:
+    """By themselves, as soon as they have refused rows; and from outside, when rows have been written."""
+    path, sink = tmp_path / "rows.db", DiesThrice(str(tmp_path / "rows.db"))
+    with LocalCluster(processes=True) as cluster:
+        conf = conf_at(tmp_path, **{"topology.epoch.secs": 0.2, "topology.workers": 2})
+        cluster.submit(words_to_rows(Finite(600, 500), Count(0.01), sink), conf)
+        for _ in range(2):
+            eventually(lambda: path.exists() and any(worker.opened for worker in cluster.workers("words")))
+            before = len(rows_at(path))
+            eventually(lambda before=before: len(rows_at(path)) > before)  # type: ignore[misc]
+            worker = next(each for each in cluster.workers("words") if each.pid)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, signal.SIGKILL)
+        cluster.wait("words", 120)
+        letters = cluster.dead_letters("words")
+    assert len(list(tmp_path.glob("died-*"))) == 3
+    check(path, letters, 600)
 
 
 @pytest.mark.parametrize("threaded", [True, False])
