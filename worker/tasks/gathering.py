@@ -13,13 +13,12 @@ from collections.abc import Callable, Collection
 from typing import Any, Final, NamedTuple
 
 from topology_api import CommittingSink, Tuple
-from topology_api.tuples import Source
 from worker.errors.reports import short_line
 from worker.tasks.bolt import BoundedInputs
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.runners import Job, OutsideThread, end_raising_fork
-from worker.tasks.sink_rows import RefusedRow, give_up
+from worker.tasks.sink_rows import Origin, RefusedRow, give_up
 from worker.tasks.stateful_bolt import Positions
 from worker.tasks.task import TaskSetup
 
@@ -49,10 +48,10 @@ class GatheringTask(EpochBoltTask):
         self.execute = self.gather
         self.rows: list[Any] = []
         #: The tuples that these were made of: their sources and values.
-        self.tuples: list[tuple[Source, tuple[Any, ...]]] = []
+        self.tuples: list[Origin] = []
         #: The rows of the epoch that ends, until they are staged; of a staged sink.
         self.unstaged: list[Any] = []
-        self.unstaged_tuples: list[tuple[Source, tuple[Any, ...]]] = []
+        self.unstaged_tuples: list[Origin] = []
         #: How many rows each epoch has that is not shown yet.
         self.row_counts: dict[int, int] = {}
         #: How many of them are committed, and wait for the outside alone: those of other epochs need that the task goes on.
@@ -136,7 +135,7 @@ class GatheringTask(EpochBoltTask):
             return self.parked_due()
         return super().wants_run()
 
-    def taken_rows(self, epoch: int) -> tuple[list[Any], list[tuple[Source, tuple[Any, ...]]]]:
+    def taken_rows(self, epoch: int) -> tuple[list[Any], list[Origin]]:
         """Return the rows of the epoch that ends, which are counted from now on, and their tuples."""
         taken = self.rows, self.tuples
         if self.rows:

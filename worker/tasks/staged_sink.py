@@ -13,7 +13,7 @@ from topology_api import RowsRefused, SquallError, StagedSink, StateError
 from worker.epochs.sinks import CommitHandle, ShowAnswer, kept_handle
 from worker.errors.reports import failure_text
 from worker.tasks.gathering import GatheringTask
-from worker.tasks.sink_rows import RefusedRow, letter_item, origins_of, reasons_of
+from worker.tasks.sink_rows import RefusedRow, letter_item, reasons_of
 
 
 class StagedSinkTask(GatheringTask):
@@ -63,10 +63,10 @@ class StagedSinkTask(GatheringTask):
         except SquallError as wrong:
             self.report("stage", wrong)
         else:
-            origins = origins_of(self.unstaged_tuples)
-            for each in (RefusedRow(at, origins[at], why) for at, why in reasons.items()):
+            for at, why in reasons.items():
                 self.failed += 1
-                self.epochs.parking.give_up_in(epoch, letter_item(self, each), each.why)
+                refused = RefusedRow(at, self.unstaged_tuples[at], why)
+                self.epochs.parking.give_up_in(epoch, letter_item(self, refused), why)
             left = [at for at in range(len(self.unstaged)) if at not in reasons]
             self.unstaged = [self.unstaged[at] for at in left]
             self.unstaged_tuples = [self.unstaged_tuples[at] for at in left]
