@@ -30,7 +30,7 @@ from tests.local_cluster.words_with_state import (
     rows_at,
     words_to_rows,
 )
-from topology_api import Bolt, RowsRefused, TopologyBuilder, Tuple
+from topology_api import Bolt, Fields, RowsRefused, TopologyBuilder, Tuple
 
 
 def conf_at(path: Path, **more: Any) -> dict[str, Any]:
@@ -184,6 +184,46 @@ def test_readers_of_letters_get_those_of_refused_rows(tmp_path: Path) -> None:
     every = [(word, times) for word, times in expected_rows(list(range(100))) if is_bad(times)]
     lines = sorted((tmp_path / "refused").read_text().splitlines())
     assert lines == sorted(f"{word} {times} rows no row with {times}" for word, times in every)
+
+
+class Locks(Bolt):
+    """Adds a lock, which pickle cannot carry, to each tuple."""
+
+    outputs = Fields("word", "times", "lock")
+
+    def execute(self, tup: Tuple) -> None:
+        self.emit((tup["word"], tup["times"] + 1_000, threading.Lock()))
+
+
+class WritesNumbers(Picky):
+    def row(self, tup: Tuple) -> Any:
+        return tup["word"], tup["times"], 0
+
+
+def test_the_letter_of_a_refused_row_has_texts_of_what_cannot_be_kept(tmp_path: Path) -> None:
+    """The sink gets tuples from two bolts, and rows of both in each epoch."""
+    builder = TopologyBuilder("words")
+    builder.set_spout("words", Finite(100, 100))
+    builder.set_bolt("count", Count()).fields_grouping("words", "word")
+    builder.set_bolt("locks", Locks()).shuffle_grouping("count")
+    rows = builder.set_bolt("rows", WritesNumbers(str(tmp_path / "rows.db")))
+    rows.shuffle_grouping("count")
+    rows.shuffle_grouping("locks")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build(), conf_at(tmp_path))
+        cluster.advance(30)
+        assert cluster.last_status("words").state == "COMPLETED"
+        letters = cluster.dead_letters("words")
+    every = [(word, times + more) for word, times in expected_rows(list(range(100))) for more in (0, 1_000)]
+    assert rows_at(tmp_path / "rows.db") == sorted(row for row in every if not is_bad(row[1]))
+    found = Counter((letter.values[0], letter.values[1]) for letter in letters)
+    assert found == Counter(row for row in every if is_bad(row[1]))
+    for letter in letters:
+        assert letter.source == ("locks" if letter.values[1] >= 1_000 else "count")
+        assert bool(letter.why_no_values) == (letter.source == "locks")
+        assert letter.failure.error == f"no row with {letter.values[1]}"
+        if letter.source == "locks":
+            assert letter.as_text == (2,) and letter.values[2].startswith("<unlocked _thread.lock object")
 
 
 class NamesNoRow(Rows):
