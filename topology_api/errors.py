@@ -106,6 +106,8 @@ class RowsRefused(Exception):
     `topology.state.path`, and the call is made again with the other rows. For a system that does not answer, raise any other
     exception: then all rows wait. Like FailTuple, RowsRefused is not a SquallError.
 
+    Name all such rows at once: each time that `write` refuses rows, the others wait for one more commit.
+
     reasons: why each row is refused, by its position in the list that the call got.
     """
 

@@ -194,16 +194,18 @@ class Outside:
         stage.state = "aborted"
 
     def write(self, part: Part, show: WriteRows) -> ShowAnswer | list[int]:
-        """One transaction: compare and set the token, and write the rows. Returns the positions of rows that are refused, at
-        first those for one reason."""
+        """One transaction: compare and set the token, and write the rows. Returns the positions of rows that are refused; where
+        few are, at first those for one reason."""
         key, rows = (
             (part.name, show.index),
             {at: row for at, row in enumerate(show.rows) if at not in show.refused},
         )
         if self.tokens.get(key, 0) != show.expected:
             return ShowAnswer.REFUSED
-        for reason in (1, 2) if part.refused else ():
-            if found := [at for at, row in rows.items() if row[2] % part.refused == reason]:
+        for reasons in ((1,), (2,)) if part.refused > 4 else ((1, 2),):
+            if part.refused and (
+                found := [at for at, row in rows.items() if row[2] % part.refused in reasons]
+            ):
                 return found
         self.tokens[key] = show.epoch
         self.show(*key, show.epoch, list(rows.values()))

@@ -21,8 +21,8 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again, since a cycle may hold one or two rows.
-LIMIT_OF_SMALL_CYCLES = 20.0
+#: The same where spouts pause again and again, since a cycle may hold one or two rows, and where epochs wait for several commits.
+LIMIT_OF_SLOW_ONES = 20.0
 MOST_EVENTS = 60_000
 
 
@@ -94,8 +94,10 @@ class Story:
         if limits.random() < 0.25:  # then epochs that are asked for have to end it in time
             settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
         settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
-        self.limit = LIMIT if settings.most_on_cycle > 2 else LIMIT_OF_SMALL_CYCLES
-        self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
+        plan = random_plan(random)
+        is_slow = settings.most_on_cycle <= 2 or any(part.refused > 4 for part in plan.parts.values())
+        self.limit = LIMIT_OF_SLOW_ONES if is_slow else LIMIT
+        self.cluster = Cluster(line, random, plan, outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)
         self.random = random
         #: What happens at moments.

@@ -25,7 +25,7 @@ class Part:
     #: One of this number of rows raises always; the chance that a call raises.
     poison: int = 0
     flaky: float = 0.0
-    #: Token sinks: of this number of rows the outside refuses two for good, one after the other.
+    #: Token sinks: of this number of rows the outside refuses two for good.
     refused: int = 0
 
     @property
