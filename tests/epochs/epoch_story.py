@@ -21,7 +21,7 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again, since a cycle may hold one or two rows, and where epochs wait for several commits.
+#: The same where spouts pause again and again, since a cycle may hold one or two rows, or epochs wait for several commits.
 LIMIT_OF_SLOW_ONES = 20.0
 MOST_EVENTS = 60_000
 
