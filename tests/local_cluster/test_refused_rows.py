@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from local_cluster.testing import run_bolt
 from squall.dead_letters.letter import DeadLetter
 from tests.local_cluster.staged_words import StagedRows, shown_rows
 from tests.local_cluster.words_with_state import (
@@ -268,6 +269,16 @@ def test_rows_that_can_never_be_staged_are_letters_of_their_epoch(tmp_path: Path
     assert shown_rows(tmp_path / "out") == [row for row in every if not is_bad(row[1])]
     found = Counter((letter.values[0], letter.values[1]) for letter in letters.values())
     assert found == Counter(row for row in every if is_bad(row[1]))
+
+
+@pytest.mark.parametrize("kind", [Picky, PickyFiles])
+def test_without_epochs_only_the_tuples_of_refused_rows_fail(tmp_path: Path, kind: type) -> None:
+    tuples = [("w", number, 0) for number in range(12)]
+    run = run_bolt(kind(str(tmp_path / "out")), tuples, source_fields=["word", "times", "total"])
+    written = rows_at(tmp_path / "out") if kind is Picky else shown_rows(tmp_path / "out")
+    assert written == sorted(("w", number) for number in range(12) if not is_bad(number))
+    failed = {given[1]: failure.error for given, failure in run.failed()}
+    assert failed == {number: f"no row with {number}" for number in range(12) if is_bad(number)}
 
 
 # Rows that cannot be kept.
