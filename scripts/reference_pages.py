@@ -29,7 +29,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "State": ("StatefulBolt", "ValueState", "ListState", "MapState", "BroadcastState"),
         "Streams": ("Fields", "Stream"),
         "Topologies": ("TopologyBuilder", "Handle", "BoltDeclarer", "Topology"),
-        "Failures and replays": ("Replay", "Failure", "FailTuple"),
+        "Failures and replays": ("Replay", "Failure", "FailTuple", "RowsRefused"),
         "Extensions": ("Grouping", "Hook"),
         "Errors": (
             "SquallError", "InvalidTopology", "InvalidConfig", "EmitError", "GroupingError", "StateError", "CannotPack",

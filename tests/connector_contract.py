@@ -11,7 +11,7 @@ import threading
 from collections import defaultdict
 from typing import Any
 
-from topology_api import Context, Fields, RewindableSpout, StagedSink, TokenSink
+from topology_api import Context, Fields, RewindableSpout, RowsRefused, StagedSink, TokenSink
 
 #: What connectors in memory have, by the name of a place: of all objects, as if they were processes with one system outside.
 STAGED: defaultdict[str, dict[str, list[Any]]] = defaultdict(dict)
@@ -280,12 +280,17 @@ class TokenInMemory(TokenSink):
 
     def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
         with self.transaction():
+            if token is not None and self.read_token(token) != expected:
+                return False
+            self.refuse(rows)
             if token is not None and epoch is not None:
-                if self.read_token(token) != expected:
-                    return False
                 TOKENS[self.place][token] = epoch
             ROWS[self.place].extend(rows)
         return True
+
+    def refuse(self, rows: list[Any]) -> None:
+        if bad := {at: f"{row[0]} is below 0" for at, row in enumerate(rows) if row[0] < 0}:
+            raise RowsRefused(bad)
 
     @contextlib.contextmanager
     def transaction(self) -> Any:
@@ -296,6 +301,54 @@ class TokenInMemory(TokenSink):
             except BaseException:
                 ROWS[self.place], TOKENS[self.place] = before
                 raise
+
+
+class RefusesByAnyError(TokenInMemory):
+    """Does not say which rows it never takes."""
+
+    def refuse(self, rows: list[Any]) -> None:
+        if any(row[0] < 0 for row in rows):
+            raise ValueError("rows below 0")
+
+
+class WritesWhatIsNotRefused(TokenInMemory):
+    """Writes the others at once, before they are named in a commit."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        done = super().write(epoch, [row for row in rows if row[0] >= 0], expected, token)
+        if done and (bad := {at: "below 0" for at, row in enumerate(rows) if row[0] < 0}):
+            raise RowsRefused(bad)
+        return done
+
+
+class NamesRowsByValue(TokenInMemory):
+    """Names rows by what they hold."""
+
+    def refuse(self, rows: list[Any]) -> None:
+        if bad := {row[0]: "below 0" for row in rows if row[0] < 0}:
+            raise RowsRefused(bad)
+
+
+class TriesRowsInEarnest(TokenInMemory):
+    """Finds refused rows by writing the others, which it removes again."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        if any(row[0] < 0 for row in rows):
+            for row in rows:
+                if row[0] >= 0:
+                    ROWS[self.place].append(row)
+            for row in rows:
+                if row[0] >= 0:
+                    ROWS[self.place].remove(row)
+        return super().write(epoch, rows, expected, token)
+
+
+class RefusesInEpochsOnly(TokenInMemory):
+    """Drops refused rows of a batch that belongs to no epoch."""
+
+    def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
+        kept = [row for row in rows if row[0] >= 0] if epoch is None else rows
+        return super().write(epoch, kept, expected, token)
 
 
 class OneBufferToWrite(TokenInMemory):
@@ -432,4 +485,9 @@ TOKEN_MUTANTS: dict[type[TokenInMemory], str] = {
     NoTokenForNoRows: "an epoch without rows sets the token",
     AlwaysTrue: "a write that is made again is refused",
     NoNumber: "rows and token are written together",
+    RefusesByAnyError: "refused rows are named, and nothing is written",
+    WritesWhatIsNotRefused: "refused rows are named, and nothing is written",
+    NamesRowsByValue: "refused rows are named, and nothing is written",
+    TriesRowsInEarnest: "a process may be killed while rows are refused",
+    RefusesInEpochsOnly: "refused rows are named without an epoch, too",
 }

@@ -39,6 +39,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/nimbus/test_takeover.py": "a topology's life is played again for each of its writes, which fails",
     "tests/local_cluster/test_no_deadlock.py": "plays random topologies with little room to their end",
     "tests/local_cluster/test_stores_away.py": "a store is away for ten simulated minutes, with each kind of bolt",
+    "tests/local_cluster/test_refused_rows.py": "with --soak: workers are killed five times, and started again after pauses",
     "tests/local_cluster/test_token_sinks.py": "with --soak: a worker is killed three times, and started again after pauses",
     "tests/examples/test_accounts.py": "workers are killed while they book, and started again after pauses",
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",

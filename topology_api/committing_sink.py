@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from topology_api.components import BatchBolt
-from topology_api.errors import FailTuple, SquallError
+from topology_api.errors import FailTuple, RowsRefused, SquallError
 from topology_api.tuples import Tuple
 
 
@@ -37,18 +37,31 @@ class CommittingSink(BatchBolt):
         return list(tup.values)
 
     def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Write a batch that belongs to no epoch. A tuple that makes no row fails alone."""
-        rows, refused = [], []
+        """Write a batch that belongs to no epoch. A tuple that makes no row, or one that is refused for good, fails alone."""
+        kept: list[tuple[Tuple, Any]] = []
+        refused: list[tuple[Tuple, FailTuple]] = []
         for tup in tups:
             try:
-                rows.append(self.row(tup))
+                kept.append((tup, self.row(tup)))
             except FailTuple as error:
                 refused.append((tup, error))
-        if rows:
-            self.write_batch(rows)
+        while kept:
+            try:
+                self.write_batch([row for _, row in kept])
+                break
+            except RowsRefused as error:
+                reasons = error.reasons
+                left = [each for at, each in enumerate(kept) if at not in reasons]
+                if len(left) == len(kept):
+                    raise  # it names none of the rows
+                refused += [
+                    (tup, FailTuple(reasons[at])) for at, (tup, _) in enumerate(kept) if at in reasons
+                ]
+                kept = left
         for tup, reason in refused:
             self.fail(tup, reason)
 
     def write_batch(self, rows: list[Any]) -> None:
-        """Write rows that belong to no epoch: the state of the topology is in memory."""
+        """Write rows that belong to no epoch: the state of the topology is in memory. Raises RowsRefused, with nothing written,
+        for rows that are refused for good."""
         raise SquallError(f"{type(self).__name__} derives from CommittingSink: use TokenSink or StagedSink")

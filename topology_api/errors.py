@@ -7,7 +7,7 @@ Must not know: the rest of the package, which imports this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = [
     "CannotPack",
@@ -19,6 +19,7 @@ __all__ = [
     "NameTaken",
     "NoSuchTopology",
     "NotYet",
+    "RowsRefused",
     "SquallError",
     "StateError",
     "TopologyFailed",
@@ -96,6 +97,28 @@ class FailTuple(Exception):
 
     def __str__(self) -> str:
         return "the tuple was failed" if self.reason is None else str(self.reason)
+
+
+class RowsRefused(Exception):
+    """Raise RowsRefused in `write` of a TokenSink, or in `stage` of a StagedSink, for rows that the system will never take.
+
+    Nothing must have been written or staged. The tuples of these rows become dead letters, or fail without
+    `topology.state.path`, and the call is made again with the other rows. For a system that does not answer, raise any other
+    exception: then all rows wait. Like FailTuple, RowsRefused is not a SquallError.
+
+    Name all such rows at once: each time that `write` refuses rows, the others wait for one more commit.
+
+    reasons: why each row is refused, by its position in the list that the call got.
+    """
+
+    def __init__(self, reasons: Mapping[int, str]) -> None:
+        self.reasons = dict(reasons)
+        super().__init__(self.reasons)
+
+    def __str__(self) -> str:
+        count = len(self.reasons)
+        first = next(iter(self.reasons.values()), "no reason")
+        return f"{'1 row is' if count == 1 else f'{count:,} rows are'} refused: {first}"
 
 
 class NotYet(SquallError):

@@ -36,6 +36,9 @@ class StagedSink(CommittingSink):
 
         A handle is kept as msgpack: None, bool, numbers, text, bytes, and lists and dicts of these. It must do for a new object
         in another process. The same epoch may be staged again after a failure, so each call must use a place of its own.
+
+        Raise RowsRefused, with nothing staged, for rows that can never be staged: their tuples become dead letters, and the
+        call is made again with the others.
         """
         raise SquallError(f"{type(self).__name__} has no stage(epoch, rows): define it")
 

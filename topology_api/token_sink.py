@@ -30,6 +30,9 @@ class TokenSink(CommittingSink):
         Returns False, with nothing written, if the number is another one. epoch and token are None where the state of the
         topology is in memory: then the rows are only written. An exception means that it is not known whether anything was
         written: the token is read, and the call made again if it has to be.
+
+        Raise RowsRefused, with nothing written, for rows that the system would refuse whenever they come: their tuples become
+        dead letters. They are named in the next commit, and after it the others are written under the same number.
         """
         raise SquallError(f"{type(self).__name__} has no write(epoch, rows, expected, token): define it")
 

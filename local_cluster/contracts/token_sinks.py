@@ -5,8 +5,6 @@ Must not know: which system is written to.
 
 from __future__ import annotations
 
-import pickle
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -14,10 +12,10 @@ from typing import Any
 
 from local_cluster.contracts.interruption import Fault, Killed, Meanwhile, OwnCode, Place, attempted, where
 from local_cluster.contracts.promises import Broken, try_all
-from local_cluster.contracts.sinks import SinkPlace, SinkTrial
+from local_cluster.contracts.refusals import REFUSALS
+from local_cluster.contracts.sinks import Numbered
+from local_cluster.contracts.token_trial import TokenPlace, TokenTrial
 from topology_api import TokenSink
-from topology_api.packing import dumps_by_value
-from topology_api.wording import typed
 
 #: The rows of an epoch that is larger than others, and how many write at once.
 MANY, WRITERS = 2_000, 4
@@ -27,6 +25,8 @@ def check_token_sink(
     make: Callable[[], TokenSink],
     values: Callable[[int], Mapping[str, Any]],
     written: Callable[[], Iterable[Any]],
+    *,
+    refused: Callable[[int], Mapping[str, Any]] | None = None,
 ) -> None:
     """Check that a TokenSink keeps its contract: rows and token are written together, once, whatever is killed.
 
@@ -37,61 +37,12 @@ def check_token_sink(
     make: returns a new sink; each must write to the same place. The place may have other rows in it.
     values: returns the n-th tuple, as a dict from field to value. No two may be equal, and each must make a row.
     written: returns all rows that a reader of the place sees now, as tuples or dicts of the values, in any order.
+    refused: returns the n-th tuple that makes a row which the system refuses for good, such as by a constraint; None: there is
+        no such row, so `write` never raises RowsRefused. The same of all is refused beside any other rows.
     """
-    place = SinkPlace(TokenSink, make, values, written)
+    place = TokenPlace(TokenSink, make, values, written)
+    place.refused = None if refused is None else Numbered(refused)
     try_all(place.name, PROMISES, lambda: TokenTrial(place))
-
-
-class TokenTrial(SinkTrial[TokenSink]):
-    """One try of one promise."""
-
-    def __init__(self, place: SinkPlace[TokenSink]) -> None:
-        super().__init__(place)
-        #: As long as one of a component with a long id may be.
-        self.token = f"contract/{'c' * 140}/0/{uuid.uuid4().hex[:16]}"
-
-    def shipped_rows(self, rows: list[Any]) -> list[Any]:
-        """Return rows as they are in a commit."""
-        back: list[Any] = pickle.loads(dumps_by_value(rows, 5))
-        return back
-
-    def number(self, sink: TokenSink, token: str | None = None) -> int:
-        found = self.calls.make("read_token", lambda: sink.read_token(token or self.token))
-        if type(found) is not int:
-            raise Broken(f"read_token returned {typed(found)}: return an int, 0 if no number was set")
-        return found
-
-    def write(
-        self, sink: TokenSink, epoch: int | None, rows: list[Any], expected: int, token: str | None = None
-    ) -> bool:
-        """Write; the rows count as visible if they were written."""
-        name = None if epoch is None else token or self.token
-        kept = self.shipped_rows(rows)
-        text = f"write({epoch}, {len(rows)} rows, expected={expected})"
-        done = self.calls.make(text, lambda: sink.write(epoch, kept, expected, name))
-        if type(done) is not bool:
-            raise Broken(f"{text} returned {typed(done)}: return whether the rows were written")
-        if done:
-            self.now_visible(rows)
-        return done
-
-    def must_write(
-        self, sink: TokenSink, epoch: int | None, rows: list[Any], expected: int, token: str | None = None
-    ) -> None:
-        """Write what has to be written."""
-        if not self.write(sink, epoch, rows, expected, token):
-            raise Broken(f"write({epoch}, expected={expected}) returned False, and the number was {expected}")
-        self.check(f"after write({epoch})")
-        if epoch is not None and (number := self.number(sink, token)) != epoch:
-            raise Broken(f"after write({epoch}) read_token returned {number}")
-
-    def must_refuse(self, sink: TokenSink, epoch: int, expected: int, number: int) -> None:
-        """Write what must not be written, since the token has another number."""
-        if self.write(sink, epoch, self.rows(sink), expected):
-            raise Broken(f"write({epoch}, expected={expected}) returned True, and the number was {number}")
-        self.check(f"after write({epoch}, expected={expected}) was refused")
-        if (found := self.number(sink)) != number:
-            raise Broken(f"after a refused write read_token returned {found} instead of {number}")
 
 
 def rows_and_token(trial: TokenTrial) -> None:
@@ -291,4 +242,5 @@ PROMISES: Mapping[str, Callable[[TokenTrial], None]] = {
     "a process may be killed in write": partial(interrupted, killed=True),
     "write may raise at any line": partial(interrupted, killed=False),
     "large epochs are whole": large_epochs,
+    **REFUSALS,
 }

@@ -32,6 +32,7 @@ import msgspec
 
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.row_columns import Row, RowColumns, columns_of, from_columns
+from squall.unreadable import loads_part_by_part
 from topology_api.packing import dumps_by_value
 from topology_api.wording import class_name, is_error, message_of
 
@@ -79,6 +80,21 @@ def unpack_rows(codec: str, parts: Sequence[Part], tuples: int, fields: int) -> 
     except BaseException as error:
         raise BadFrame(f"values that {codec!r} cannot decode: {_reason(error)}") from error
     return from_columns(columns, tuples)
+
+
+def readable_rows(parts: Sequence[Part], tuples: int) -> list[Row]:
+    """Return the rows of parts by pickle that `unpack_rows` has refused: with an `Unreadable` in the place of each value that
+    cannot be read. Raises an error of any kind if the parts are no rows."""
+    large = iter(parts[1:])
+    whole, rows = loads_part_by_part(parts[0], map(_writable, large))
+    columns = [_without_large_apart(column) for column in whole]
+    if rows is not None:
+        apart = iter(list(zip(*[loads_part_by_part(row, map(_writable, large)) for row in rows])))
+        columns = [next(apart) if column is None else column for column in columns]
+    columns = [column.split(_NUL) if type(column) is str else column for column in columns]
+    if any(len(column) != tuples for column in columns):
+        raise BadFrame(f"a batch of {tuples} tuples with columns of other lengths")
+    return list(zip(*columns)) if columns else [()] * tuples
 
 
 def _pack(codec: str, columns: list[Column]) -> list[Part]:

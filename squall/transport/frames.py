@@ -177,6 +177,14 @@ class Unsent(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
+class Unread(msgspec.Struct, frozen=True):
+    """A tuple whose values the receiver cannot read: those that it can, with an `Unreadable` in the place of the others."""
+
+    row: tuple[Any, ...]
+    #: (root, edge) of its trees.
+    trees: tuple[tuple[int, int], ...]
+
+
 class FailureClaim(msgspec.Struct, frozen=True):
     """What a spout task knows of the failures at a bolt task since its last success."""
 
@@ -252,6 +260,8 @@ class EpochFrame:
     item: Batch | EpochBarrier
     #: Of a batch: the last epoch whose barrier its source had sent before.
     epoch: int = 0
+    #: Of a batch: tuples that came with it, and cannot be read here.
+    unread: list[Unread] = field(default_factory=list)
 
 
 Frame = Batch | Control | EpochFrame

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from msgspec import structs
-
 from squall.transport import channels, effects, wire
 from squall.transport.carrier import DATA, Parts
 from squall.transport.channels import OrderedChannel
@@ -19,7 +17,7 @@ from squall.transport.errors import BadFrame
 from squall.transport.frames import Batch, Control, EpochBarrier, EpochFrame
 from squall.transport.in_flight import SentBatch
 from squall.transport.link import HEARTBEAT_SECONDS, Link
-from squall.transport.wire import Header, LinkHeartbeat, Undecodable
+from squall.transport.wire import Header, LinkHeartbeat
 from squall.values import Incarnation
 from topology_api.tuples import Source
 
@@ -121,14 +119,10 @@ class OrderedLink(Link):
         if header.kind not in (wire.EPOCH_BATCH, wire.EPOCH_END):
             raise BadFrame(f"a message of kind {header.kind} in a topology with epochs")
         rewind, rest = wire.open_epoch_batch(body)
-        try:
-            return [
-                EpochFrame(rewind, wire.unpack_batch(header, rest, further, self.local.codec, streams.source))
-            ]
-        except Undecodable as error:
-            component = streams.component_of.get(error.batch.target)
-            note = wire.undecodable_note(error, self.local.name, component)
-            return [note, EpochFrame(rewind, error.batch)]
+        local = self.local
+        batch, unread, note = wire.open_batch(header, rest, further, local.codec, streams, local.name)
+        frame = EpochFrame(rewind, batch, unread=unread)
+        return [frame] if note is None else [note, frame]
 
     # Messages to the peer.
 
@@ -149,9 +143,7 @@ class OrderedLink(Link):
         else:
             body, further, note = wire.pack_encodable(item, local.codec, local.streams, local.name)
             if note is not None:
-                note.unsent = [
-                    structs.replace(each, rewind=parcel.rewind, epoch=parcel.epoch) for each in note.unsent
-                ]
+                wire.belongs_to(note, parcel)
                 out.append(effects.Deliver(note))
             size = len(body) + sum(map(len, further))
             if item.limit is not None and item.rows:

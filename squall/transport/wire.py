@@ -15,11 +15,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Any, Final, NamedTuple
 from zlib import crc32
 
+from msgspec import structs
+
 from squall.transport.carrier import Parts
-from squall.transport.columns import pack_rows, unpack_rows
+from squall.transport.columns import pack_rows, readable_rows, unpack_rows
 from squall.transport.control import pack_more, unpack_more
 from squall.transport.errors import BadFrame, Unencodable
 from squall.transport.frames import (
@@ -29,9 +32,12 @@ from squall.transport.frames import (
     Control,
     EpochBarrier,
     EpochFrame,
+    Unread,
     Unsent,
 )
 from squall.transport.id_columns import Ids, from_raw, raw
+from squall.transport.row_columns import as_rows
+from squall.unreadable import why_unreadable
 from squall.values import Address, Incarnation
 from topology_api import Failure, Topology
 from topology_api.tuples import Source
@@ -80,8 +86,12 @@ class Undecodable(BadFrame):
     """A valid batch whose values this worker cannot decode. `batch` is the batch without its tuples, `roots` are the roots of
     their trees."""
 
-    def __init__(self, batch: Batch, roots: set[int], why: str) -> None:
+    def __init__(
+        self, batch: Batch, roots: set[int], why: str, readable: Callable[[], tuple[Batch, list[Unread]]]
+    ) -> None:
+        """`readable`: returns the batch with the tuples that can be read, and the others. Raises an error of any kind."""
         source = batch.source
+        self.readable = readable
         super().__init__(
             f"values of stream {source.stream!r} of component {source.component!r} cannot be decoded: {why}"
         )
@@ -231,10 +241,57 @@ def unpack_batch(
             batch.rows = unpack_rows(codec, [body[at + more_size :], *further], tuples, len(source.fields))
         except BaseException as error:  # the classes of values are the user's, and may raise anything
             held = batch.waiting_roots(0)
+            parts = [body[at + more_size :], *further]
+            readable = partial(
+                _readable, batch, parts, [trees_at(batch, position) for position in range(tuples)]
+            )
             batch.roots, batch.edges, batch.more = Ids(), Ids(), NO_MORE
             why = str(error) if is_error(error, BadFrame) else f"{class_name(error)}: {message_of(error)}"
-            raise Undecodable(batch, held, why) from error
+            raise Undecodable(batch, held, why, readable) from error
     return batch
+
+
+def _readable(
+    batch: Batch, parts: list[Any], trees: list[tuple[tuple[int, int], ...]]
+) -> tuple[Batch, list[Unread]]:
+    """Return a batch with its tuples that can be read, and the others. Raises an error of any kind if its parts are no rows."""
+    rows, lost = readable_rows(parts, len(trees)), []
+    kept: list[Any] = []
+    roots, edges, more = Ids(), Ids(), {}
+    for row, pairs in zip(rows, trees):
+        if why_unreadable(row):
+            lost.append(Unread(row, pairs))
+            continue
+        (root, edge), *others = pairs
+        if others:
+            more[len(kept)] = tuple((other, edge ^ its_edge) for other, its_edge in others)
+        kept.append(row)
+        roots.append(root)
+        edges.append(edge)
+    batch.rows, batch.roots, batch.edges, batch.more = as_rows(kept), roots, edges, more or NO_MORE
+    batch.skipped += len(lost)
+    return batch, lost
+
+
+def trees_at(batch: Batch, at: int) -> tuple[tuple[int, int], ...]:
+    """Return (root, edge) of the trees of a batch's tuple."""
+    root, edge = batch.roots[at], batch.edges[at]
+    return (root, edge), *((more, edge ^ other) for more, other in batch.more.get(at, ()))
+
+
+def open_batch(
+    header: Header, body: memoryview, further: Parts, codec: str, streams: Streams, worker: str
+) -> tuple[Batch, list[Unread], Control | None]:
+    """Return the batch of a message in a topology with epochs, the tuples that this worker cannot read, and a note to it if it
+    can read nothing of the batch."""
+    try:
+        return unpack_batch(header, body, further, codec, streams.source), [], None
+    except Undecodable as error:
+        try:
+            return *error.readable(), None
+        except BaseException:  # as above
+            component = streams.component_of.get(error.batch.target)
+            return error.batch, [], undecodable_note(error, worker, component)
 
 
 # What belongs to a rewind.
@@ -286,6 +343,11 @@ def pack_encodable(
             _leave_out(batch, error, note)
 
 
+def belongs_to(note: Control, frame: EpochFrame) -> None:
+    """The tuples that a note names were left out of a frame."""
+    note.unsent = [structs.replace(each, rewind=frame.rewind, epoch=frame.epoch) for each in note.unsent]
+
+
 def undecodable_note(error: Undecodable, worker: str, component: str | None) -> Control:
     """Return a note to the receiving worker: it cannot decode the values of a batch, so the batch's trees fail."""
     task = error.batch.target
@@ -300,8 +362,7 @@ def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
     """Remove the faulty tuple from a batch, and add its failure to the note."""
     at, source = error.position, batch.source
     failure = Failure("failed", source.component, source.task, str(error), COUNTS)
-    root, edge = batch.roots[at], batch.edges[at]
-    trees = [(root, edge), *((more, edge ^ other) for more, other in batch.more.get(at, ()))]
+    trees = trees_at(batch, at)
     note.failures += [(root, replace(failure)) for root, _ in trees if root > 0]
     note.unsent.append(
         Unsent(
@@ -312,7 +373,7 @@ def _leave_out(batch: Batch, error: Unencodable, note: Control) -> None:
             batch.cycle,
             batch.target,
             source=source,
-            trees=tuple(trees),
+            trees=trees,
         )
     )
     del batch.rows[at], batch.roots[at], batch.edges[at]

@@ -20,19 +20,24 @@ from sqlalchemy import (
     insert,
     inspect,
     select,
+    text,
     update,
 )
-from sqlalchemy.exc import DatabaseError, DBAPIError, IntegrityError, NoSuchTableError, StatementError
+from sqlalchemy.exc import (
+    DatabaseError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchTableError,
+    StatementError,
+)
 
-from topology_api import SquallError
-from topology_api.tuples import BOUNDED
+from topology_api import RowsRefused, SquallError
 
 #: What SQL calls invalid data (22), violated constraints (23), and a value of the wrong type.
 _REFUSALS: Final = ("22", "23", "42804")
-
-
-class RowRefused(SquallError):
-    """The database does not take a row; it was not written."""
+#: What sqlite3 and psycopg say of a value of a type that they do not take: an error of theirs, not of the database.
+_OF_TYPES: Final = ("binding parameter", "adapt type")
 
 
 class Database:
@@ -93,26 +98,20 @@ class Database:
         return 0 if found is None else int(found)
 
     def write_once(self, rows: list[dict[str, Any]], token: str, expected: int, epoch: int) -> bool:
-        """Write the rows and set the token, if its number is `expected`; return whether it was."""
+        """Write the rows and set the token, if its number is `expected`; return whether it was. Raises RowsRefused, with
+        nothing written, and what the driver raises."""
         self.ensure_tokens()
         # Not left through an exception, the connection's transaction is rolled back.
         with self.engine.connect() as connection:
             if not self._set(connection, token, expected, epoch):
                 return False
-            try:
-                self._insert(connection, rows)
-            except Exception as error:
-                if not refuses(error):
-                    raise
-                connection.rollback()
-                raise self._refused(rows, error) from error
-            connection.commit()
+            self._write(connection, rows)
         return True
 
     def write(self, rows: list[dict[str, Any]]) -> None:
-        """Write the rows in one transaction. Raises what the driver raises."""
-        with self.engine.begin() as connection:
-            self._insert(connection, rows)
+        """Write the rows in one transaction. Raises RowsRefused, with nothing written, and what the driver raises."""
+        with self.engine.connect() as connection:
+            self._write(connection, rows)
 
     def close(self) -> None:
         """Close the connections."""
@@ -129,36 +128,84 @@ class Database:
         where = (tokens.c.name == token) & (tokens.c.number == expected)
         return connection.execute(update(tokens).where(where).values(number=epoch)).rowcount == 1
 
+    def _write(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
+        try:
+            self._insert(connection, rows)
+            connection.commit()
+        except Exception as error:
+            if not refuses(error):
+                raise
+            connection.rollback()
+            found = self._refused(connection, rows)
+            if not found:
+                raise  # together they break what none of them breaks, or another process has changed the table meanwhile
+            where = f"table {self.table.fullname!r} in {self.shown} refuses the row"
+            raise RowsRefused({at: f"{where}: {why}" for at, why in found.items()}) from error
+
     def _insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
         if rows:
             connection.execute(insert(self.table), rows)
 
-    def _refused(self, rows: list[dict[str, Any]], error: Exception) -> RowRefused:
-        """Find the row that the database refuses, in a transaction that is rolled back."""
-        with self.engine.connect() as connection:
-            for row in rows:
-                try:
-                    self._insert(connection, [row])
-                except Exception as found:
-                    if not refuses(found):
-                        raise
-                    return RowRefused(
-                        f"table {self.table.fullname!r} in {self.shown} refuses the row {BOUNDED.repr(row)}:"
-                        f" {reason(found)}; correct the row where it is emitted, or the table"
-                    )
-        return RowRefused(f"table {self.table.fullname!r} in {self.shown} refuses a row: {reason(error)}")
+    def _refused(self, connection: Connection, rows: list[dict[str, Any]]) -> dict[int, str]:
+        """Return why the database refuses rows, by position, each after those before it that it takes. Writes nothing."""
+        try:
+            if self.dialect == "sqlite":
+                return self._refused_by_sqlite(connection, rows)
+            found = self._refused_of(connection, rows, 0, immediate=False)
+            if (
+                not found and self.dialect == "postgresql"
+            ):  # by a constraint that is checked at the end of a transaction
+                connection.rollback()
+                found = self._refused_of(connection, rows, 0, immediate=True)
+            return found
+        finally:
+            connection.rollback()
+
+    def _refused_of(
+        self, connection: Connection, rows: list[dict[str, Any]], first: int, immediate: bool
+    ) -> dict[int, str]:
+        """The same by halves. `first`: the position of the first row; `immediate`: all constraints are checked at once."""
+        try:
+            with connection.begin_nested():
+                if immediate:
+                    connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+                self._insert(connection, rows)
+        except Exception as error:
+            if not refuses(error):
+                raise
+            if len(rows) == 1:
+                return {first: reason(error)}
+            half = len(rows) // 2
+            found = self._refused_of(connection, rows[:half], first, immediate)
+            return found | self._refused_of(connection, rows[half:], first + half, immediate)
+        return {}
+
+    def _refused_by_sqlite(self, connection: Connection, rows: list[dict[str, Any]]) -> dict[int, str]:
+        """The same row by row. SQLite needs no savepoints for that, and its driver begins no transaction for them."""
+        found = {}
+        for at, row in enumerate(rows):
+            try:
+                self._insert(connection, [row])
+            except Exception as error:
+                if not refuses(error):
+                    raise
+                found[at] = reason(error)
+        return found
 
 
 def refuses(error: Exception) -> bool:
-    """Return whether an error is about the values of a row, not about the connection or the rights of the user."""
+    """Return whether an error is about the values of a row, so that the row is refused whenever it comes: not about the
+    connection, the table, other transactions, or the rights of the user."""
     if not isinstance(error, DBAPIError):
-        return isinstance(error, (StatementError, OverflowError))
+        return isinstance(error, (StatementError, OverflowError, UnicodeError))
     if error.connection_invalidated:
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
     if state is not None:
         return str(state).startswith(_REFUSALS)
-    return type(error).__name__ in ("DataError", "IntegrityError", "InterfaceError", "ProgrammingError")
+    return isinstance(error, (DataError, IntegrityError)) or any(
+        each in str(error.orig) for each in _OF_TYPES
+    )
 
 
 def reason(error: Exception) -> str:

@@ -101,44 +101,12 @@ class SqlSink(TokenSink):
         return self._opened().number(token)
 
     def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
-        """Write the rows in one transaction, with a token only if its number is `expected`."""
+        """Write the rows in one transaction, with a token only if its number is `expected`. Raises RowsRefused for rows that
+        the database refuses whenever they come, such as by a constraint."""
         if token is None or epoch is None:
             self._opened().write(rows)
             return True
         return self._opened().write_once(rows, token, expected, epoch)
-
-    def execute_batch(self, tups: Sequence[Tuple]) -> None:
-        """Write a batch without a token. A tuple whose row is refused fails alone, with the database's reason."""
-        from squall_io.sql.database import refuses
-
-        rows, refused = [], []
-        for tup in tups:
-            try:
-                rows.append((tup, self.row(tup)))
-            except FailTuple as error:
-                refused.append((tup, error))
-        try:
-            self.write(None, [row for _, row in rows], 0, None)
-        except Exception as error:
-            if not refuses(error):
-                raise
-            refused += self._refused_of(rows)
-        for tup, failure in refused:
-            self.fail(tup, failure)
-
-    def _refused_of(self, rows: Sequence[tuple[Tuple, Any]]) -> list[tuple[Tuple, FailTuple]]:
-        """Write rows one by one; return the tuples of those that are refused."""
-        from squall_io.sql.database import reason, refuses
-
-        refused = []
-        for tup, row in rows:
-            try:
-                self.write(None, [row], 0, None)
-            except Exception as error:
-                if not refuses(error):
-                    raise
-                refused.append((tup, FailTuple(f"table {self.table!r} refuses the row: {reason(error)}")))
-        return refused
 
     def cleanup(self) -> None:
         """Close the connections."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.epochs.epoch_cycles import Holds
 from tests.epochs.epoch_links import SimulatedLinks
+from tests.epochs.epoch_refusals import shown
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
 from tests.epochs.epoch_timeline import Process, Timeline
@@ -425,15 +426,15 @@ class Cluster:
                 lasting=False,
             )
             return
-        calls: dict[type, Callable[[Any], ShowAnswer]] = {
+        calls: dict[type, Callable[[Any], ShowAnswer | list[int]]] = {
             CommitHandle: lambda e: outside.commit(e.epoch, e.handle),
-            WriteRows: lambda e: outside.write(task.part.name, e.index, e.epoch, e.rows, e.expected),
+            WriteRows: lambda e: outside.write(task.part, e),
             ShowLetters: lambda e: outside.keep_letters(e.letters),
         }
         outside.call(
             task.worker,
             lambda: calls[type(effect)](effect),
-            lambda answer: self.answer(task, participant.shown(rewind, answer)),
+            lambda answer: self.answer(task, shown(task, rewind, effect, answer)),
             ShowAnswer.UNKNOWN,
             factor=self.settings.sinks,
         )

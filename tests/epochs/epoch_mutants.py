@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tests.epochs import epoch_mutants_of_log as of_log
 from tests.epochs import epoch_mutants_of_memory as of_memory
+from tests.epochs import epoch_mutants_of_refusals as of_refusals
 from tests.epochs import epoch_mutants_of_tasks as of_tasks
 from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
@@ -93,6 +94,21 @@ MUTANTS: Final[dict[str, Patch]] = {
     "outcomes are dropped by a rewind": (AfterCommit, "restore", of_tasks.restored_before_shown),
     "a lost confirmation counts": (Showing, "answered", of_tasks.forgotten_at_once),
     "the token is not compared": (Outside, "write", of_tasks.token_not_compared),
+    "refused rows are left out at once": (AfterCommit, "next", of_refusals.left_out_at_once),
+    "refused rows are left out before the commit": (AfterCommit, "close", of_refusals.left_out_uncommitted),
+    "a snapshot leaves out what was refused later": (
+        Participant,
+        "write_if_whole",
+        of_refusals.left_out_too_early,
+    ),
+    "refused rows are left out after a rewind": (AfterCommit, "restore", of_refusals.left_out_for_good),
+    "completed with refused rows": (Participant, "show", of_refusals.applied_with_refused),
+    "completed after a rewind with refused rows": (
+        Participant,
+        "restored_if_shown",
+        of_refusals.restored_with_refused,
+    ),
+    "killed with refused rows": (Coordinator, "message", of_refusals.no_commit_after_the_last),
     "an heir uses its own token": (Showing, "step", of_tasks.own_token),
     "committed handles are aborted": (AfterCommit, "void", of_tasks.abort_committed),
     "epochs are shown in any order": (AfterCommit, "next", of_tasks.shown_in_any_order),
@@ -155,6 +171,7 @@ QUICK: Final = frozenset(
         "committed handles are aborted",
         "completed before all is visible",
         "completed before the commit",
+        "completed with refused rows",
         "dead letters before the commit",
         "doubled frames count twice",
         "groups at the edge are not divided",
@@ -163,12 +180,15 @@ QUICK: Final = frozenset(
         "held frames are released early",
         "held tuples not in the snapshot",
         "keys go to other tasks than their rows",
+        "killed with refused rows",
         "letters behind the marker are not in the snapshot",
         "letters of other epochs belong to the open one",
         "outboxes not in the snapshot",
         "outcomes are dropped by a rewind",
         "outcomes before the commit",
         "parked tuples not in the snapshot",
+        "refused rows are left out at once",
+        "refused rows are left out before the commit",
         "rows on their way keep their index",
         "tasks run before all have returned",
         "the barrier behind the outbox",

@@ -13,6 +13,7 @@ from msgspec import structs
 from tests.epochs.epoch_rescale import NewNumbers
 from tests.epochs.epoch_stores import Outside
 from tests.epochs.epoch_tasks import SimulatedTask
+from tests.epochs.epoch_topologies import Part
 from worker.epochs.after_commit import AfterCommit
 from worker.epochs.alignment import Alignment
 from worker.epochs.cycle_bound import CycleBound
@@ -332,8 +333,9 @@ def restored_before_shown(old: Any) -> Any:
 def token_not_compared(old: Any) -> Any:
     """The transaction of a token sink does not compare the token."""
 
-    def method(self: Outside, component: str, index: int, epoch: int, rows: Any, expected: int) -> Any:
-        return old(self, component, index, epoch, rows, self.tokens.get((component, index), 0))
+    def method(self: Outside, part: Part, show: WriteRows) -> Any:
+        expected = self.tokens.get((part.name, show.index), 0)
+        return old(self, part, structs.replace(show, expected=expected))
 
     return method
 

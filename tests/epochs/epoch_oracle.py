@@ -15,6 +15,7 @@ from typing import Any
 from tests.epochs.epoch_cluster import Cluster
 from tests.epochs.epoch_rescale import GROUPS
 from tests.epochs.epoch_stores import Broken
+from worker.epochs.after_commit import EpochOutcome
 from worker.epochs.records import CommitRecord, LogRecord
 from worker.epochs.snapshot_files import BadSnapshot, TaskSnapshot, read_chain
 from worker.routing.key_groups import task_of
@@ -108,6 +109,8 @@ class Oracle:
                     raise Broken(
                         f"epoch {epoch}: {task} carries an outcome of the void epoch {outcome.epoch}"
                     )
+                if outcome.decided == epoch:
+                    self.leave_out(component, outcome)
                 continue
             if outcome.kind == "letters":
                 for letter in outcome.value:
@@ -121,6 +124,16 @@ class Oracle:
             self.rows[component, int(index), epoch] = [tuple(row) for row in rows]
             for row in rows:
                 self.sunk[component][id_of(row)] += 1
+
+    def leave_out(self, component: str, outcome: EpochOutcome) -> None:
+        """A commit leaves out rows of an earlier epoch, which the outside has refused."""
+        rows = [tuple(row) for row in outcome.value]
+        kept = [row for at, row in enumerate(rows) if at not in outcome.refused]
+        self.sunk[component].subtract(
+            id_of(row) for row in self.rows[component, outcome.index, outcome.epoch]
+        )
+        self.sunk[component].update(id_of(row) for row in kept)
+        self.rows[component, outcome.index, outcome.epoch] = kept
 
     def check_path(self, sink: str, snapshots: dict[str, TaskSnapshot], epoch: int) -> None:
         """Every emission, and every timer, is in exactly one place on the way to a sink."""

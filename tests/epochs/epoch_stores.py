@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.epochs.epoch_timeline import Process, Timeline
+from tests.epochs.epoch_topologies import Part
 from worker.epochs.records import BadLog, LogRecord, decode_record
-from worker.epochs.sinks import ShowAnswer
+from worker.epochs.sinks import ShowAnswer, WriteRows
 from worker.epochs.trimming import (
     FLOORS,
     LOG,
@@ -192,12 +193,22 @@ class Outside:
             raise Broken(f"the handle of {stage.task} for epoch {epoch} is aborted after it was committed")
         stage.state = "aborted"
 
-    def write(self, component: str, index: int, epoch: int, rows: list[Any], expected: int) -> ShowAnswer:
-        """One transaction: compare and set the token, and write the rows."""
-        if self.tokens.get((component, index), 0) != expected:
+    def write(self, part: Part, show: WriteRows) -> ShowAnswer | list[int]:
+        """One transaction: compare and set the token, and write the rows. Returns the positions of rows that are refused; where
+        few are, at first those for one reason."""
+        key, rows = (
+            (part.name, show.index),
+            {at: row for at, row in enumerate(show.rows) if at not in show.refused},
+        )
+        if self.tokens.get(key, 0) != show.expected:
             return ShowAnswer.REFUSED
-        self.tokens[component, index] = epoch
-        self.show(component, index, epoch, rows)
+        for reasons in ((1,), (2,)) if part.refused > 4 else ((1, 2),):
+            if part.refused and (
+                found := [at for at, row in rows.items() if row[2] % part.refused in reasons]
+            ):
+                return found
+        self.tokens[key] = show.epoch
+        self.show(*key, show.epoch, list(rows.values()))
         return ShowAnswer.DONE
 
     def keep_letters(self, letters: list[Any]) -> ShowAnswer:

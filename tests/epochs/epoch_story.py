@@ -21,10 +21,10 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again: since so few of their tuples may wait for a commit, or a cycle may hold one or
-#: two rows.
+#: The same where spouts pause again and again: since so few of their tuples may wait for a commit; or since a cycle may hold one or
+#: two rows, or epochs wait for several commits.
 LIMITS_OF_UNCOMMITTED = {3: 14.0, 5: 10.0}
-LIMIT_OF_SMALL_CYCLES = 20.0
+LIMIT_OF_SLOW_ONES = 20.0
 MOST_EVENTS = 60_000
 
 
@@ -97,9 +97,10 @@ class Story:
             settings.interval, settings.most_uncommitted = 0.6, limits.choice((3, 5))
             self.limit = LIMITS_OF_UNCOMMITTED[settings.most_uncommitted]
         settings.most_on_cycle = limits.choice((1, 2, 1_000_000))
-        if settings.most_on_cycle <= 2:
-            self.limit = LIMIT_OF_SMALL_CYCLES
-        self.cluster = Cluster(line, random, random_plan(random), outside, settings, random.choice((1, 2, 4)))
+        plan = random_plan(random)
+        if settings.most_on_cycle <= 2 or any(part.refused > 4 for part in plan.parts.values()):
+            self.limit = LIMIT_OF_SLOW_ONES
+        self.cluster = Cluster(line, random, plan, outside, settings, random.choice((1, 2, 4)))
         self.oracle = Oracle(self.cluster)
         self.random = random
         #: What happens at moments.

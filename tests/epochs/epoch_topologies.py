@@ -25,6 +25,8 @@ class Part:
     #: One of this number of rows raises always; the chance that a call raises.
     poison: int = 0
     flaky: float = 0.0
+    #: Token sinks: of this number of rows the outside refuses two for good.
+    refused: int = 0
 
     @property
     def is_sink(self) -> bool:
@@ -89,4 +91,8 @@ def random_plan(random: Random) -> Plan:
     for part in parts.values():
         for source in part.sources:
             parts[source].readers.append(part.name)
+    own = Random(repr(parts))  # apart, so that a seed's story stays as it is
+    for part in parts.values():
+        if part.kind == "token":
+            part.refused = own.choice((0, 0, 4, 9))
     return Plan(parts)

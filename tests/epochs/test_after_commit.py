@@ -56,6 +56,36 @@ def test_rows_whose_answer_was_lost_are_not_written_again_if_the_token_says_that
     assert shows.step() is None and shows.after_commit.shown
 
 
+def test_refused_rows_are_left_out_after_the_commit_that_has_their_letters() -> None:
+    outcomes = EpochOutcome(5, 0, ROWS, ["a", "b", "c"]), EpochOutcome(6, 0, ROWS, ["d"])
+    shows = showing(*outcomes, committed=6)
+    after_commit = shows.after_commit
+    assert shows.step() == ReadToken(0)
+    shows.token_read(0, 3)
+    assert shows.step() == WriteRows(5, 0, ["a", "b", "c"], expected=3)
+    after_commit.refuse([1])
+    assert after_commit.waits and shows.step() is None
+    after_commit.commit(7)
+    assert after_commit.waits and shows.step() is None, "epoch 7 had ended before: its snapshot has no letter"
+    assert after_commit.outcomes[0].refused == ()
+    after_commit.close(8)
+    assert after_commit.waits and shows.step() is None, "a rewind may still take the letter back"
+    after_commit.commit(8)
+    assert shows.step() == WriteRows(5, 0, ["a", "b", "c"], expected=3, refused=(1,))
+    after_commit.refuse([2])
+    after_commit.close(9)
+    after_commit.restore(after_commit.outcomes, 9)
+    shows.restore()
+    assert shows.step() == ReadToken(0)
+    shows.token_read(0, 3)
+    assert shows.step() == WriteRows(5, 0, ["a", "b", "c"], expected=3, refused=(1, 2))
+    shows.answered(ShowAnswer.DONE)
+    assert shows.step() == WriteRows(6, 0, ["d"], expected=5)
+    after_commit.refuse([0])
+    after_commit.restore(outcomes, 6)
+    assert not after_commit.waits, "a rewind has taken the letter back"
+
+
 def test_rows_of_an_index_that_is_gone_are_written_under_its_own_token() -> None:
     assert [heir_of(index, 2) for index in range(4)] == [0, 1, 0, 1]
     shows = showing(EpochOutcome(4, 2, ROWS, ["x"]), committed=4)

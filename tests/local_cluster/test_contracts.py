@@ -60,7 +60,12 @@ def check_together(kind: type[TogetherInMemory]) -> None:
 
 def check_token(kind: type[TokenInMemory]) -> None:
     place = uuid.uuid4().hex
-    check_token_sink(lambda: kind(place), lambda number: {"id": number}, lambda: ROWS[place])
+    check_token_sink(
+        lambda: kind(place),
+        lambda number: {"id": number},
+        lambda: ROWS[place],
+        refused=lambda number: {"id": -1 - number},
+    )
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])

@@ -149,6 +149,7 @@ def check_sql(url: str) -> None:
             lambda: SqlSink(url, "orders", ["id", "price"]),
             lambda number: {"id": number, "price": number + 1},
             written,
+            refused=lambda number: {"id": number, "price": -1 - number},
         )
     finally:
         engine.dispose()

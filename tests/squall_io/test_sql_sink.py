@@ -16,11 +16,10 @@ import sqlalchemy
 from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
-from squall_io.sql.database import RowRefused
 from squall_io.sql.values import value_problem
 from tests.rewinding_spout import FromPosition
 from tests.sql_servers import PostgreSQL, postgresql_server
-from topology_api import Fields, InvalidConfig, SquallError, TopologyBuilder
+from topology_api import Fields, InvalidConfig, RowsRefused, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
 #: Ends at once after the rows were inserted, before they are committed.
@@ -94,12 +93,85 @@ def test_a_process_that_is_killed_before_the_commit_leaves_nothing(url: str) -> 
     bolt.cleanup()
 
 
-def test_a_refused_row_is_named_and_leaves_nothing(url: str) -> None:
+def test_all_refused_rows_are_named_and_nothing_is_written(url: str) -> None:
     bolt = sink(url)
-    with pytest.raises(RowRefused, match=r"'id': 2.*check constraint|'id': 2.*CHECK constraint"):
-        bolt.write(1, orders((1, 5), (2, -1)), 0, "t")
-    assert (bolt.read_token("t"), written(url)) == (0, [])
+    assert bolt.write(1, orders((1, 5), (20, 5)), 0, "t")
+    rows = orders((2, 5), (3, -1), (4, 5), (5, 5), (1, 7), (6, 5), (4, 8), (7, 5))
+    with pytest.raises(RowsRefused) as refused:
+        bolt.write(2, rows, 1, "t")
+    reasons = refused.value.reasons
+    assert sorted(reasons) == [1, 4, 6]
+    assert "table 'orders' in" in reasons[1] and "check constraint" in reasons[1].lower()
+    assert "unique" in reasons[4].lower() and "unique" in reasons[6].lower()
+    assert (bolt.read_token("t"), written(url)) == (1, [(1, 5), (20, 5)])
+    left = [row for at, row in enumerate(rows) if at not in reasons]
+    assert bolt.write(2, left, 1, "t")
+    assert written(url) == [(number, 5) for number in (1, 2, 4, 5, 6, 7, 20)]
     bolt.cleanup()
+
+
+def test_a_row_that_is_refused_at_the_end_of_its_transaction_is_named(server: str) -> None:
+    make_tables(server)
+    engine = sqlalchemy.create_engine(server)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE orders DROP CONSTRAINT orders_pkey")
+        connection.exec_driver_sql("ALTER TABLE orders ADD UNIQUE (id) DEFERRABLE INITIALLY DEFERRED")
+    engine.dispose()
+    bolt = sink(server)
+    with pytest.raises(RowsRefused) as refused:
+        bolt.write(1, orders((1, 5), (2, 5), (1, 6), (3, 5)), 0, "t")
+    assert list(refused.value.reasons) == [2]
+    assert (bolt.read_token("t"), written(server)) == (0, [])
+    bolt.cleanup()
+
+
+def test_a_table_that_is_gone_refuses_no_row(url: str) -> None:
+    bolt = sink(url)
+    bolt.read_token("t")
+    engine = sqlalchemy.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE orders")
+    engine.dispose()
+    with pytest.raises(sqlalchemy.exc.DBAPIError):
+        bolt.write(1, orders((1, 5)), 0, "t")
+    bolt.cleanup()
+
+
+class Repeated(FromPosition):
+    """Every tenth order has the number of an earlier one, and every eleventh no good price."""
+
+    outputs = Fields("id", "price")
+
+    def next_tuple(self) -> float:
+        if self.at < 300:
+            price = -self.at if self.at % 11 == 4 else self.at
+            self.emit((self.at - 5 if self.at % 10 == 7 else self.at, price), message_id=self.at)
+            self.at += 1
+        return 0.01
+
+
+def test_rows_that_the_database_refuses_for_good_are_letters_and_all_others_are_written_once(
+    url: str, tmp_path: Path
+) -> None:
+    """However often the topology starts again: of two rows with one number, the table takes the first that it gets."""
+    builder = TopologyBuilder("shop")
+    builder.set_spout("orders", Repeated())
+    builder.set_bolt("write", sink(url), 2).shuffle_grouping("orders")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
+    letters: dict[str, tuple[int, int]] = {}
+    for seconds in (0.7, 0.45, 0.2, 0.8, 8.0):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(seconds)
+            assert cluster.status("shop").state == "ACTIVE"
+            for letter in cluster.dead_letters("shop"):
+                letters[letter.id] = (letter.values[0], letter.values[1])
+                assert (letter.component, letter.source, letter.why_no_values) == ("write", "orders", "")
+                assert "refuses the row: " in (letter.failure.error or "")
+    every = sorted((at - 5 if at % 10 == 7 else at, -at if at % 11 == 4 else at) for at in range(300))
+    assert sorted([*written(url), *letters.values()]) == every
+    assert len({number for number, _ in written(url)}) == len(written(url))
+    assert {number for number, price in every if price >= 0} - {0} <= {number for number, _ in written(url)}
 
 
 def test_without_a_token_only_refused_rows_fail(url: str) -> None:

@@ -17,6 +17,7 @@ from topology_api.errors import (
     NameTaken,
     NoSuchTopology,
     NotYet,
+    RowsRefused,
     SquallError,
     StateError,
     TopologyFailed,
@@ -30,6 +31,7 @@ SAMPLES: list[Exception] = [
     GroupingError("x"),
     StateError("x"),
     FailTuple("bad line"),
+    RowsRefused({3: "no such key", 5: "no price"}),
     NotYet("processes", "run in process"),
     NoSuchTopology("a"),
     NameTaken("a"),
@@ -51,8 +53,9 @@ def test_an_error_is_unchanged_by_pickling(error: Exception) -> None:
     assert vars(back) == vars(error)
 
 
-def test_all_but_fail_tuple_are_squall_errors() -> None:
-    assert [type(error) for error in SAMPLES if not isinstance(error, SquallError)] == [FailTuple]
+def test_all_but_those_that_users_raise_are_squall_errors() -> None:
+    others = [type(error) for error in SAMPLES if not isinstance(error, SquallError)]
+    assert others == [FailTuple, RowsRefused]
     assert issubclass(GroupingError, EmitError)
 
 
@@ -66,6 +69,13 @@ def test_objects_that_cannot_be_packed_are_reported_with_their_place_and_advice(
     text = str(CannotPack("bolt 'count'", "self.db.lock", "TypeError: cannot pickle '_thread.lock' object"))
     assert text.startswith("bolt 'count': self.db.lock cannot be shipped")
     assert "prepare" in text
+
+
+def test_refused_rows_carry_their_reasons_and_show_the_first() -> None:
+    assert RowsRefused({3: "no such key"}).reasons == {3: "no such key"}
+    assert str(RowsRefused({3: "no such key"})) == "1 row is refused: no such key"
+    assert str(RowsRefused({3: "no such key", 5: "no price"})) == "2 rows are refused: no such key"
+    assert str(RowsRefused({})) == "0 rows are refused: no reason"
 
 
 def test_fail_tuple_carries_its_reason() -> None:

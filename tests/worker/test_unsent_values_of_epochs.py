@@ -46,19 +46,41 @@ class Sends(Pass):
         self.emit((tup["word"], tup["number"], self.extra() if tup["number"] == 77 else None))
 
 
-def test_a_value_that_cannot_be_read_ends_its_worker_instead_of_being_missed(tmp_path: Path) -> None:
-    net = net_of(tmp_path, InMemory(), between=Sends(Spoiled))
-    net.start()
-    net.run(5)
-    [problem, *_] = problems_of(net)
-    assert "a tuple that has come from another worker cannot be read, and state would miss it" in problem
-
-
 def without_77(total: int) -> dict[str, tuple[int, int]]:
     return {
         word: (2 * times, 2 * sum_)
         for word, (times, sum_, *_) in expected([each for each in range(total) if each != 77]).items()
     }
+
+
+def test_a_value_that_cannot_be_read_is_a_letter_of_its_receiver_and_the_rest_counts(tmp_path: Path) -> None:
+    """Its neighbours in the same batch count, too; and so it is after a failure."""
+    letters = MemoryLetters()
+    net = net_of(tmp_path, InMemory(), between=Sends(Spoiled))
+
+    def keep_letters() -> None:
+        for node in net.nodes.values():
+            node.worker.environment.letters = lambda task: letters
+
+    net.start()
+    keep_letters()
+    net.run(0.4)
+    net.kill("c")
+    net.restart("c")
+    keep_letters()
+    net.run(
+        20,
+        lambda: bool(problems_of(net)) or (len(letters.letters) == 2 and counts_of(net) == without_77(300)),
+    )
+    assert problems_of(net) == []
+    net.run(2)
+    assert counts_of(net) == without_77(300) and len(letters.letters) == 2
+    for letter in letters.letters.values():
+        assert (letter.component, letter.source, letter.stream) == ("count", "pass", "default")
+        assert letter.fields == ("word", "number", "extra")
+        assert letter.values == ("w0", 77, "<cannot be read: RuntimeError: spoiled>")
+        assert "field 'extra' could not be read: RuntimeError: spoiled" in letter.why_no_values
+        assert "RuntimeError: spoiled" in (letter.failure.error or "")
 
 
 @pytest.mark.parametrize("codec", ["pickle", pytest.param("msgpack", marks=pytest.mark.soak)])

@@ -67,7 +67,8 @@ and a frame that cannot be sent again means a rewind.
 letters are part of the snapshot of their epoch and of every later one until the outside has confirmed them: epoch n before
 n+1, and before the task says that it is restored. Each can be shown again without effect: a handle's commit is idempotent,
 rows are written in one transaction that compares and sets a token, letters have ids. Index i shows what is left by the
-indices j with j mod parallelism = i, rows under the token of j.
+indices j with j mod parallelism = i, rows under the token of j. Rows that the outside refuses for good are letters of the epoch
+that is open then; with its commit it is decided that they are left out, and only then the others are written.
 
 **A tuple that fails costs no rewind** (`parking`). It waits in its task's state, is tried again there, and is a dead letter
 of the epoch in which its last try failed. It counts as emitted and is acked with its epoch.

@@ -261,6 +261,7 @@ class Coordinator:
         if isinstance(message, EpochWanted):
             if self.phase is P.OPEN:  # the commit that is under way otherwise is the one that the task needs
                 self.next_begin = min(self.next_begin, now)
+                self.last = False  # of a killed topology: a sink needs one more commit
             return []
         if isinstance(message, RewindWanted):
             self.facts.rewind_wanted(message.reason)
@@ -272,6 +273,8 @@ class Coordinator:
         if isinstance(message, TaskRestored):
             if self.phase is P.RESTORING:
                 self.waiting.discard(task)
+                if message.waits:
+                    self.applying.add(task)
                 return self.resume_if_restored(now)
             return []
         if self.phase is P.ALIGNING and message.epoch == self.view.next_epoch:
@@ -359,7 +362,7 @@ class Coordinator:
     def restore(self) -> list[CoordinatorEffect]:
         """Step one: a record with the new rewind number stands."""
         self.enter(P.RESTORING)
-        self.waiting, self.last = set(self.tasks), False
+        self.waiting, self.applying, self.last = set(self.tasks), set(), False
         return [*self.restore_messages()]
 
     def restore_messages(self) -> list[SendToTask]:
@@ -388,7 +391,6 @@ class Coordinator:
         """Step two, once every task has answered."""
         if not self.may_resume():
             return []
-        self.applying = set()
         self.facts.restored()
         self.enter(P.OPEN)
         self.next_begin = now + self.interval

@@ -86,9 +86,11 @@ ToTask = RestoreTask | ResumeTask | BeginEpochEnd | EpochCommitted | EpochsOver 
 
 
 class TaskRestored(Struct, frozen=True, tag=True):
-    """The task has returned to the last commit, and everything that this commit holds is visible outside."""
+    """The task has returned to the last commit, and everything that this commit holds is visible outside. `waits`: but for
+    rows of which the next commit leaves some out."""
 
     rewind: int
+    waits: bool = False
 
 
 class SnapshotWritten(Struct, frozen=True, tag=True):

@@ -313,10 +313,11 @@ class Participant:
 
     def restored_if_shown(self) -> list[TaskEffect]:
         """Answer step one once all that is committed is visible."""
-        if self.phase is not TaskPhase.SHOWING or not self.after_commit.shown:
+        waits = self.after_commit.waits
+        if self.phase is not TaskPhase.SHOWING or not (self.after_commit.shown or waits):
             return []
         self.phase = TaskPhase.RESTORED
-        return [self.to_coordinator(TaskRestored(self.rewind))]
+        return [self.to_coordinator(TaskRestored(self.rewind, waits))]
 
     def admit(self, rewind: int) -> FrameAdmission:
         """Return what happens to a frame. One that waits is admitted again after `LoadSnapshot`."""
@@ -378,6 +379,7 @@ class Participant:
         content.parked = [*content.parked, *self.parking.content(now)]
         content.resent = [(id, expires) for id, (_, expires) in self.parking.taken.items()]
         content.again = self.emissions.content()
+        self.after_commit.close(epoch)
         letters = self.parking.close(epoch)
         if letters:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
@@ -457,6 +459,9 @@ class Participant:
             return [show]
         if self.phase is TaskPhase.SHOWING:
             return self.restored_if_shown()
+        if self.after_commit.waits:
+            undecided = self.after_commit.refusing and self.phase is TaskPhase.RUNNING
+            return [self.to_coordinator(EpochWanted(self.rewind))] if undecided else []
         if self.applied < self.epoch and self.phase is TaskPhase.RUNNING:
             self.applied = self.epoch
             return [self.to_coordinator(CommitApplied(self.rewind, self.epoch))]
@@ -467,6 +472,13 @@ class Participant:
         if not self.is_current(rewind) or self.after_commit.running is None:
             return []
         self.showing.answered(answer)
+        return self.show()
+
+    def rows_refused(self, rewind: int, positions: Iterable[int]) -> list[TaskEffect]:
+        """The outside takes all rows of a call but these, whose letters are among those of the open epoch."""
+        if not self.is_current(rewind) or self.after_commit.running is None:
+            return []
+        self.after_commit.refuse(positions)
         return self.show()
 
     def token_read(self, rewind: int, show: ReadToken, token: int | None) -> list[TaskEffect]:

@@ -4,7 +4,8 @@
 log alone says.
 **Token sinks** write rows in one transaction with a token, the number of the epoch, which is compared with the one that is
 there and set. The token belongs to (lineage, component, index), also where a task of another index shows what was left by
-this one. If the answer is lost or the token is another one, the token is read: an epoch up to it is visible.
+this one. If the answer is lost or the token is another one, the token is read: an epoch up to it is visible. Rows that are
+refused for good are left out by a later commit (`after_commit`).
 **Dead letters** have ids; a letter with the same id replaces itself.
 What was copied from another state (`--state PATH`) is shown under the names that it has there: so it is visible once, whichever
 of the two topologies shows it first.
@@ -48,6 +49,8 @@ class WriteRows(msgspec.Struct, frozen=True):
     rows: Any
     expected: int
     origin: str = ""
+    #: The positions of rows that are left out.
+    refused: tuple[int, ...] = ()
 
 
 class ReadToken(msgspec.Struct, frozen=True):
@@ -109,7 +112,7 @@ class Showing:
             return ReadToken(outcome.index, outcome.origin)
         if token >= outcome.epoch:
             return None
-        return WriteRows(outcome.epoch, outcome.index, outcome.value, token, outcome.origin)
+        return WriteRows(outcome.epoch, outcome.index, outcome.value, token, outcome.origin, outcome.refused)
 
     def token_read(self, index: int, token: int | None, origin: str = "") -> None:
         """A token was read; None: the call failed."""

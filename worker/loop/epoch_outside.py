@@ -22,6 +22,7 @@ from worker.loop.epoch_tasks import EpochTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.epoch_sink import EpochSinkTask
 from worker.tasks.gathering import GatheringTask
+from worker.tasks.sink_rows import RefusedRow
 from worker.tasks.staged_sink import StagedSinkTask
 from worker.tasks.task import Task
 
@@ -84,7 +85,8 @@ class EpochOutside:
                 read = partial(self.token_read, task, rewind, show)
                 self.host.call_outside(task, partial(task.read_token, token, read))
             else:
-                self.host.call_outside(task, partial(task.write_rows, show, token, shown))
+                refused = partial(self.rows_refused, task, rewind)
+                self.host.call_outside(task, partial(task.write_rows, show, token, shown, refused))
 
     def names_of(self, task: EpochTask, show: Show) -> tuple[str, str]:
         """Return the topology and the lineage by which the outside knows what is shown."""
@@ -96,6 +98,17 @@ class EpochOutside:
         participant = self.participants()[task.id]
         follow = partial(participant.token_read, rewind, show, number)
         self.follow_later(task, follow, answered=number is not None)
+
+    def rows_refused(self, task: EpochSinkTask, rewind: int, refused: list[RefusedRow]) -> None:
+        """The outside refuses rows for good: they become dead letters, and the others wait for the commit of these."""
+        if self.tasks.get(task.id) is task and self.participants()[task.id].is_current(rewind):
+            done = partial(self.given_up, task, rewind, [each.position for each in refused])
+            self.host.execute(task, partial(task.give_up_rows, refused, done))
+
+    def given_up(self, task: EpochSinkTask, rewind: int, positions: list[int]) -> None:
+        """The letters of refused rows are there."""
+        effects = self.participants()[task.id].rows_refused(rewind, positions)
+        self.mail.later(lambda: self.go_on(task, effects))
 
     def shown(self, task: EpochTask, rewind: int, answer: ShowAnswer) -> None:
         """The outside has said whether it shows what it should, or not."""

@@ -8,7 +8,6 @@ Must not know: sockets, how epochs are agreed on (`worker.epochs`).
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Collection
 from functools import partial
 from random import Random
@@ -19,6 +18,7 @@ from msgspec import structs
 from squall.dead_letters.letter import DeadLetter, shown_values
 from squall.reports.error_reports import STATE
 from squall.transport.frames import Control, EpochFrame, Unsent
+from squall.unreadable import loads, why_unreadable
 from topology_api import Failure, SquallError, StateError
 from topology_api.epoch_rules import STATE_PATH, STATE_WEBHDFS, epoch_secs, named_groups
 from worker.epochs.coordinator import Coordinator
@@ -451,7 +451,8 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
     """Return the dead letter of a tuple or timer that was given up in a bolt task."""
     source, _, stream, packed = letter.item[:4]
     mark, fields = mark_of(letter.item), fields_of(letter.item)
-    row = pickle.loads(packed)
+    row, doubtful = loads(packed)
+    why = mark.unkept or (why_unreadable(row) if doubtful else "")
     if source == TIMER:
         fields = list(TIMER_FIELDS)
     elif not fields:
@@ -479,7 +480,7 @@ def letter_of(task: Task, letter: ParkedLetter, lineage: str, now: float) -> Giv
             given_up_at=now,
             resent=mark.resent,
             source=source,
-            why_no_values=mark.unkept,
+            why_no_values=why,
         ),
         row,
     )

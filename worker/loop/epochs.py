@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, Final, Protocol
 
-from squall.transport.frames import Batch, EpochBarrier, EpochFrame, Unsent
+from squall.transport.frames import Batch, EpochBarrier, EpochFrame, Unread, Unsent
 from topology_api import SquallError, StateError
 from topology_api.tuples import Source
 from worker.epochs.messages import (
@@ -63,6 +63,7 @@ from worker.tasks.epoch_spout import EpochSpoutTask
 from worker.tasks.gathering import GatheringTask
 from worker.tasks.special_batches import MarkerBatch
 from worker.tasks.staged_sink import StagedSinkTask
+from worker.tasks.unread_tuples import give_up_arriving
 from worker.tasks.unsent_rows import LostRow, give_up_row, rows_in_outboxes
 
 _log = logging.getLogger(__name__)
@@ -310,11 +311,15 @@ class Epochs:
             if admission is FrameAdmission.WAIT:
                 self.early.setdefault(target, []).append(frame)
             elif admission is FrameAdmission.NOW:
-                self.accept(target, item)
+                self.accept(target, item, frame.unread)
 
-    def accept(self, target: int, item: Batch | EpochBarrier) -> None:
-        """Take a frame that was admitted for one of its targets."""
+    def accept(self, target: int, item: Batch | EpochBarrier, unread: Iterable[Unread] = ()) -> None:
+        """Take a frame that was admitted for one of its targets. `unread`: tuples that came with it, and cannot be read."""
         if isinstance(item, Batch):
+            for each in unread:
+                task, sender = self.tasks[target], self.names[item.source.task]
+                give_up_arriving(task, self.participants[target], sender, item.source, each.row)
+                self.mail.settle(each.trees)
             self.links.arrive(item)
             return
         barrier = Barrier(item.epoch, item.last)
@@ -328,7 +333,7 @@ class Epochs:
             if admission is FrameAdmission.WAIT:
                 self.early.setdefault(target, []).append(frame)
             elif admission is FrameAdmission.NOW:
-                self.accept(target, frame.item)
+                self.accept(target, frame.item, frame.unread)
 
     def enter(self, task: EpochTask, items: tuple[Any, ...]) -> None:
         """Put items into a task's inbox."""

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from squall.unreadable import Unreadable, loads
 from topology_api import StateError, StatefulBolt, Topology
 from topology_api.epoch_rules import other_groups_problem
 from topology_api.packing import dumps_by_value
@@ -137,7 +138,7 @@ class Rescale(msgspec.Struct, frozen=True):
                 if positions is None:
                     mine = each in own
                 else:
-                    mine = share.owns(key_at(pickle.loads(packed), positions))
+                    mine = share.owns(key_at(loads(packed)[0], positions))
                 if mine:
                     made.parked.append(parked)
             for *where, packed in [*each.held, *(recorded for _, recorded in each.recorded)]:
@@ -196,8 +197,8 @@ class Rescale(msgspec.Struct, frozen=True):
             positions = tuple(names.index(name) for name in groupings[0].fields)
             shares: dict[int, list[Any]] = {}
             groups = self.plan.groups_of(reader)
-            for row in pickle.loads(packed[0]):
-                shares.setdefault(task_of(key_at(row, positions), count, groups), []).append(row)
+            for row in loads(packed[0])[0]:
+                shares.setdefault(owner_of(key_at(row, positions), count, groups), []).append(row)
             return [
                 (f"{reader}/{index}", stream, [dumps_by_value(rows, 5)])
                 for index, rows in sorted(shares.items())
@@ -232,7 +233,7 @@ class KeyShare(msgspec.Struct, frozen=True):
 
     def owns(self, key: Any) -> bool:
         """Return whether fields grouping sends the tuples of a key to this task."""
-        return task_of(key, self.count, self.groups) == self.index
+        return owner_of(key, self.count, self.groups) == self.index
 
     @property
     def range(self) -> GroupRange | None:
@@ -241,7 +242,7 @@ class KeyShare(msgspec.Struct, frozen=True):
 
     def rows(self, packed: bytes, positions: tuple[int, ...]) -> bytes:
         """Return those of pickled rows whose key belongs to this task."""
-        rows = [row for row in pickle.loads(packed) if self.owns(key_at(row, positions))]
+        rows = [row for row in loads(packed)[0] if self.owns(key_at(row, positions))]
         return dumps_by_value(rows, 5) if rows else b""
 
     def keyed(self, packed: Iterable[bytes]) -> bytes:
@@ -369,6 +370,13 @@ def key_at(row: Any, positions: tuple[int, ...]) -> Any:
             f"which tuples are grouped: {ANOTHER_PATH}"
         )
     return row[positions[0]] if len(positions) == 1 else tuple(row[position] for position in positions)
+
+
+def owner_of(key: Any, count: int, groups: int) -> int:
+    """Return which of several tasks has a key. One that cannot be read makes its tuple a dead letter, of the first task."""
+    if type(key) is Unreadable or (type(key) is tuple and any(type(part) is Unreadable for part in key)):
+        return 0
+    return task_of(key, count, groups)
 
 
 def index_of(task: str) -> int:

@@ -16,11 +16,13 @@ Must not know: tasks, files, which versions there are.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from msgspec import structs
+
 from squall.field_names import missing_fields, of_which_no, positions_by_name
+from squall.unreadable import loads
 from topology_api import StateError, Topology
 from topology_api.packing import dumps_by_value
 from worker.epochs.after_commit import LETTERS, EpochOutcome
@@ -96,7 +98,7 @@ class RowsOfNow:
     def packed(self, component: str, stream: str, packed: bytes) -> bytes:
         """Return pickled rows of a stream."""
         made = self.change(component, stream)
-        return packed if made is None else dumps_by_value(list(map(made, pickle.loads(packed))), 5)
+        return packed if made is None else dumps_by_value(list(map(made, loads(packed)[0])), 5)
 
     def held(self, item: list[Any]) -> list[Any]:
         """Return tuples in the hands of a task: component, task, stream, whether they are awaited, their rows."""
@@ -109,12 +111,12 @@ class RowsOfNow:
         made = self.change(component, stream)
         if made is None:
             return item
-        return [component, task, stream, dumps_by_value(made(pickle.loads(packed)), 5), *more]
+        return [component, task, stream, dumps_by_value(made(loads(packed)[0]), 5), *more]
 
     def again(self, own: str, packed: bytes) -> bytes:
         """Return what a spout emits again."""
         found = []
-        for message_id, (stream, task, row) in pickle.loads(packed):
+        for message_id, (stream, task, row) in loads(packed)[0]:
             made = self.change(own, stream)
             found.append((message_id, (stream, task, row if made is None else made(row))))
         return dumps_by_value(found, 5)
@@ -130,4 +132,4 @@ class RowsOfNow:
             if names is not None and not fields_of(item):
                 letter = {**letter, "item": [*item, list(names)]}
             letters.append(letter)
-        return EpochOutcome(outcome.epoch, outcome.index, outcome.kind, letters)
+        return structs.replace(outcome, value=letters)

@@ -75,7 +75,9 @@ def of_open_epoch(task: EpochTask, participant: Participant) -> int:
     """Return how many bytes a task keeps of the open epoch."""
     kept = memory_of(participant.emissions.open) + memory_of(participant.parking.letters)
     kept += memory_of(participant.parking.others)
-    return kept + memory_of(task.rows) if isinstance(task, GatheringTask) else kept
+    if isinstance(task, GatheringTask):
+        kept += max(memory_of(task.rows), memory_of(task.tuples))  # they mostly share their values
+    return kept
 
 
 def before_open_epoch(task: EpochTask, participant: Participant) -> int:

@@ -42,7 +42,8 @@ from worker.tasks.parked_tuples import TIMER, TIMER_FIELDS, batch_of, item_of, m
 from worker.tasks.snapshot_slices import SnapshotSlices, load_contents, return_contents
 from worker.tasks.special_batches import AgainBatch, MarkerBatch
 from worker.tasks.stateful_bolt import StatefulBoltTask
-from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, not_kept
+from worker.tasks.unread_tuples import give_up_parked, readable_rows
+from worker.tasks.unsent_rows import drop_outboxes, fill_outboxes, give_up_row, not_kept
 from worker.tracking.outages import Outages
 from worker.tracking.replay_policy import Replays
 
@@ -266,8 +267,10 @@ class EpochBoltTask(StatefulBoltTask):
             self.inputs.ended(source)
         self.end_called, self.ended = saved["end_called"], saved["ended"]
         check_inputs(self, ended)
-        fill_outboxes(self.emitter, snapshot.outboxes, setup.names)
+        for lost in fill_outboxes(self.emitter, snapshot.outboxes, setup.names):
+            give_up_row(self, lost)
         check_parked(self, snapshot)
+        give_up_parked(self)
         kept = [*snapshot.held, *(packed for _, packed in snapshot.recorded)]
         self.inbox.extendleft(reversed([again_batch(self, *each) for each in kept]))
         fill_states(self, snapshot)
@@ -447,7 +450,7 @@ def again_batch(
             f"{task.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and does not "
             f"read this stream any more: {ANOTHER_PATH}"
         )
-    rows = pickle.loads(packed)
+    rows = readable_rows(task, Source(component, source, stream, fields), packed)
     if any(len(row) != len(fields) for row in rows):
         raise StateError(
             f"{task.emitter.where()} has tuples of stream {stream!r} of component {component!r} to execute, and the stream has "

@@ -7,7 +7,6 @@ Must not know: links, bolts, coordinators, files.
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -16,6 +15,7 @@ from typing import Any
 import msgspec
 
 from squall.transport.frames import REPORTS
+from squall.unreadable import loads_rows, why_unreadable
 from topology_api import Failure, RewindableSpout, SquallError, StateError
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeping_problems, keeps_of
@@ -64,7 +64,22 @@ class PickledEmissions(Emissions):
         return [(None, dumps_by_value(packed, 5))] if packed else []
 
     def restore(self, again: Iterable[Kept]) -> None:
-        super().restore(each for _, packed in again for each in pickle.loads(packed))
+        every = [each for _, packed in again for each in self.readable(packed)]
+        super().restore(every)
+
+    def readable(self, packed: bytes) -> list[Kept]:
+        """Return what can be read of what a snapshot has kept. The rest is given up, and counts as emitted in this epoch."""
+        kept = []
+        entries, unreadable = loads_rows(packed)
+        for at, (message_id, values) in enumerate(entries):
+            if at in unreadable and why_unreadable((message_id,)):
+                message_id = None
+            if at in unreadable and why_unreadable((values,)):
+                self.add(message_id, values)
+                self.give_up((message_id, values))
+            else:
+                kept.append((message_id, values))
+        return kept
 
 
 class ObservedEpochSpoutEmitter(ObservedSpoutEmitter, EpochSpoutEmitter):
@@ -184,7 +199,8 @@ class EpochSpoutTask(SpoutTask):
             self.ended = snapshot.state["ended"]
             try:
                 self.check_class(snapshot.state.get("class"))
-                fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names)
+                for lost in fill_outboxes(self.emitter, snapshot.outboxes, self.epochs.names):
+                    give_up_row(self, lost)
                 position = msgspec.msgpack.decode(snapshot.position) if snapshot.position else None
                 several = [msgspec.msgpack.decode(each) for each in snapshot.state.get("positions", ())]
             except Exception as error:

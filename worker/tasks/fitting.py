@@ -5,10 +5,10 @@ Must not know: how a task loads a snapshot.
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Set
 from typing import TYPE_CHECKING, Final
 
+from squall.unreadable import loads
 from topology_api import StateError
 from topology_api.state_types import keeping_problems, keeps_of
 from worker.errors.reports import failure_text
@@ -54,7 +54,7 @@ def check_parked(task: EpochBoltTask, snapshot: TaskSnapshot) -> None:
         )
         if fields is None:
             raise StateError(f"{where}, and does not read this stream any more: {ANOTHER_PATH}")
-        if len(pickle.loads(values)) != len(fields):
+        if len(loads(values)[0]) != len(fields):
             raise StateError(
                 f"{where}, and the stream has other fields now ({', '.join(fields)}): {ANOTHER_PATH}"
             )

@@ -18,6 +18,7 @@ from worker.tasks.bolt import BoundedInputs
 from worker.tasks.epoch_bolt import EpochBoltTask
 from worker.tasks.holding import HoldingEmitter
 from worker.tasks.runners import Job, OutsideThread, end_raising_fork
+from worker.tasks.sink_rows import Origin, RefusedRow, give_up
 from worker.tasks.stateful_bolt import Positions
 from worker.tasks.task import TaskSetup
 
@@ -46,8 +47,11 @@ class GatheringTask(EpochBoltTask):
         self.method = "row"
         self.execute = self.gather
         self.rows: list[Any] = []
+        #: The tuples that these were made of: their sources and values.
+        self.tuples: list[Origin] = []
         #: The rows of the epoch that ends, until they are staged; of a staged sink.
         self.unstaged: list[Any] = []
+        self.unstaged_tuples: list[Origin] = []
         #: How many rows each epoch has that is not shown yet.
         self.row_counts: dict[int, int] = {}
         #: How many of them are committed, and wait for the outside alone: those of other epochs need that the task goes on.
@@ -115,6 +119,13 @@ class GatheringTask(EpochBoltTask):
     def gather(self, tup: Tuple) -> None:
         """Take the row of a tuple."""
         self.rows.append(self.instance.row(tup))
+        self.tuples.append((tup._source, tuple(tup._values)))
+
+    def give_up_rows(self, refused: list[RefusedRow], done: Callable[[], None]) -> None:
+        """Make dead letters of rows that the outside refuses for good. The worker calls `done` before it looks at a marker that
+        the task reaches: so letters, and what their readers get, are of one epoch."""
+        give_up(self, refused)
+        self.answered(done)
 
     def may_execute(self, now: float) -> bool:
         return (self.marker_waits or self.waiting_rows < MOST_UNSHOWN) and super().may_execute(now)
@@ -124,12 +135,13 @@ class GatheringTask(EpochBoltTask):
             return self.parked_due()
         return super().wants_run()
 
-    def taken_rows(self, epoch: int) -> list[Any]:
-        """Return the rows of the epoch that ends, which are counted from now on."""
-        rows, self.rows = self.rows, []
-        if rows:
-            self.row_counts[epoch] = len(rows)
-        return rows
+    def taken_rows(self, epoch: int) -> tuple[list[Any], list[Origin]]:
+        """Return the rows of the epoch that ends, which are counted from now on, and their tuples."""
+        taken = self.rows, self.tuples
+        if self.rows:
+            self.row_counts[epoch] = len(self.rows)
+        self.rows, self.tuples = [], []
+        return taken
 
     def left_to_show(self, committed: int, epochs: Collection[int]) -> None:
         """Take note of which epochs up to the last commit have rows that are not shown. Called by the loop."""

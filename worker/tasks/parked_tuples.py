@@ -16,6 +16,7 @@ from msgspec import Struct, convert, structs, to_builtins
 from squall.dead_letters.letter import DeadLetter, text_of
 from squall.exact_structs import build_type_info
 from squall.transport.frames import NO_MORE, Batch
+from squall.unreadable import UNREADABLE, why_unreadable
 from topology_api.packing import dumps_by_value
 from topology_api.tuples import UNTRACKED, Source, Tuple
 from topology_api.wording import typed
@@ -72,27 +73,37 @@ def fields_of(item: Any) -> list[str]:
 def item_of(
     component: str, source: int, stream: str, row: tuple[Any, ...], fields: Sequence[str], where: str
 ) -> list[Any]:
-    """Return a tuple or timer as an item. Values that pickle cannot carry become their texts. `where`: for the reason."""
+    """Return a tuple or timer as an item. Values that pickle cannot carry, or read back, become their texts. `where`: for the
+    reason."""
+    packed, why = packed_or_fault(row)
+    if not why:
+        return [component, source, stream, packed]
+    kept: list[Any] = []
+    texts: list[int] = []
+    for position, value in enumerate(row):
+        _, fault = packed_or_fault(value)
+        if fault:
+            if not texts:
+                name = fields[position] if position < len(fields) else position
+                why = f"field {name!r} {fault}"
+            texts.append(position)
+        kept.append(text_of(value) if fault else value)
+    mark = LetterMark(unkept=f"{where}: its values cannot be kept: {why}", texts=tuple(texts))
+    return [component, source, stream, dumps_by_value(tuple(kept), 5), to_builtins(mark)]
+
+
+def packed_or_fault(value: Any) -> tuple[bytes, str]:
+    """Return a value as a pickle, and why it cannot be kept; "": it can."""
     try:
-        return [component, source, stream, dumps_by_value(row, 5)]
+        packed = dumps_by_value(value, 5)
     except Exception as error:
-        kept: list[Any] = []
-        texts: list[int] = []
-        why = failure_text(error)
-        for position, value in enumerate(row):
-            try:
-                dumps_by_value(value, 5)
-                kept.append(value)
-            except Exception as cause:
-                if not texts:
-                    name = fields[position] if position < len(fields) else position
-                    why = (
-                        f"field {name!r} is {typed(value)}, which pickle cannot carry: {failure_text(cause)}"
-                    )
-                texts.append(position)
-                kept.append(text_of(value))
-        mark = LetterMark(unkept=f"{where}: its values cannot be kept: {why}", texts=tuple(texts))
-        return [component, source, stream, dumps_by_value(tuple(kept), 5), to_builtins(mark)]
+        return b"", f"is {typed(value)}, which pickle cannot carry: {failure_text(error)}"
+    try:
+        pickle.loads(packed)
+    except Exception as error:
+        return b"", f"is {typed(value)}, which cannot be read again: {failure_text(error)}"
+    why = why_unreadable((value,)) if UNREADABLE in packed else ""
+    return packed, f"could not be read: {why}" if why else ""
 
 
 def emission_item(source: Source, row: tuple[Any, ...], where: str, unkept: str = "") -> list[Any]:

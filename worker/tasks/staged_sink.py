@@ -9,10 +9,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from topology_api import StagedSink, StateError
+from topology_api import RowsRefused, SquallError, StagedSink, StateError
 from worker.epochs.sinks import CommitHandle, ShowAnswer, kept_handle
 from worker.errors.reports import failure_text
 from worker.tasks.gathering import GatheringTask
+from worker.tasks.sink_rows import RefusedRow, letter_item, reasons_of
 
 
 class StagedSinkTask(GatheringTask):
@@ -21,7 +22,7 @@ class StagedSinkTask(GatheringTask):
     instance: StagedSink
 
     def packed_rows(self, epoch: int) -> bytes | None:
-        self.unstaged = self.taken_rows(epoch)
+        self.unstaged, self.unstaged_tuples = self.taken_rows(epoch)
         return None
 
     @property
@@ -34,11 +35,16 @@ class StagedSinkTask(GatheringTask):
         """Stage the rows of the epoch that ends. The worker calls `done` with whether that was possible, and the handle."""
         self.instance.lineage = lineage
         try:
-            handle = self.instance.stage(epoch, list(self.unstaged))
+            handle = self.instance.stage(epoch, list(self.unstaged)) if self.unstaged else None
+        except RowsRefused as error:
+            self.answered(
+                partial(self.leave_out, epoch, error, done), "stage", error, f"the rows of epoch {epoch}"
+            )
+            return
         except BaseException as error:
             self.answered(partial(done, False, None), "stage", error, f"the rows of epoch {epoch}")
             return
-        self.unstaged = []
+        self.unstaged, self.unstaged_tuples = [], []
         try:
             kept = kept_handle(handle)
         except Exception as error:
@@ -49,6 +55,22 @@ class StagedSinkTask(GatheringTask):
             self.answered(partial(self.refuse_handle, refused, done))
         else:
             self.answered(partial(done, True, kept))
+
+    def leave_out(self, epoch: int, error: RowsRefused, done: Callable[[bool, Any], None]) -> None:
+        """Make dead letters of rows that can never be staged, in their own epoch. Then the others are staged."""
+        try:
+            reasons = reasons_of(error, range(len(self.unstaged)))
+        except SquallError as wrong:
+            self.report("stage", wrong)
+        else:
+            for at, why in reasons.items():
+                self.failed += 1
+                refused = RefusedRow(at, self.unstaged_tuples[at], why)
+                self.epochs.parking.give_up_in(epoch, letter_item(self, refused), why)
+            left = [at for at in range(len(self.unstaged)) if at not in reasons]
+            self.unstaged = [self.unstaged[at] for at in left]
+            self.unstaged_tuples = [self.unstaged_tuples[at] for at in left]
+        done(False, None)
 
     def refuse_handle(self, error: StateError, done: Callable[[bool, Any], None]) -> None:
         """End the topology, because of a handle that no snapshot can hold."""

@@ -7,11 +7,11 @@ Must not know: links, files, when a snapshot is taken.
 
 from __future__ import annotations
 
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from squall.unreadable import loads_rows
 from topology_api import StateError
 from topology_api.packing import dumps_by_value
 from topology_api.tuples import Source
@@ -106,10 +106,13 @@ def give_up_row(task: EpochBoltTask | EpochSpoutTask, lost: LostRow, unkept: str
     task.epochs.parking.give_up(Parked(item, 1, 0.0), text)
 
 
-def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], names: dict[int, str]) -> None:
-    """Put rows back into the outboxes from which they were taken. They are in no tree: their spouts have counted them. Raises
-    StateError for an outbox that is gone.
+def fill_outboxes(
+    emitter: Emitter, content: list[tuple[str, str, list[Any]]], names: dict[int, str]
+) -> list[LostRow]:
+    """Put rows back into the outboxes from which they were taken, and return those that cannot be read. They are in no tree:
+    their spouts have counted them. Raises StateError for an outbox that is gone.
     """
+    lost: list[LostRow] = []
     boxes = {(names[box.target], box.source.stream): box for box in emitter.boxes()}
     for target, stream, packed in content:
         box = boxes.get((target, stream))
@@ -118,13 +121,18 @@ def fill_outboxes(emitter: Emitter, content: list[tuple[str, str, list[Any]]], n
                 f"{emitter.where()} has tuples on stream {stream!r} for task {target}, which does not read it any more: "
                 f"{ANOTHER_PATH}"
             )
-        for row in pickle.loads(packed[0]):
+        rows, unreadable = loads_rows(packed[0])
+        for at, row in enumerate(rows):
+            if at in unreadable:
+                lost.append(LostRow(box.source, target, tuple(row), ()))
+                continue
             if len(row) != len(box.source.fields):
                 raise StateError(
                     f"{emitter.where()} has tuples on stream {stream!r} for task {target}, and the stream has other fields now "
                     f"({', '.join(box.source.fields)}): {ANOTHER_PATH}"
                 )
             emitter.put(box, row, [])
+    return lost
 
 
 def drop_outboxes(emitter: Emitter) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from squall.transport import wire
+from squall.transport.carrier import Parts
 from squall.transport.control import pack_control, unpack_control
 from squall.transport.frames import Batch, EpochFrame, Frame
 from squall.transport.wire import Header, Streams, Undecodable
@@ -47,7 +48,7 @@ class Loopback:
             deliver(self.batch_through_codec(frame, worker))
         elif isinstance(frame, EpochFrame):
             if isinstance(frame.item, Batch):
-                frame.item = self.batch_through_codec(frame.item, worker)
+                frame = self.frame_through_codec(frame, frame.item, worker)
             deliver(frame)
         else:
             header = Header(wire.CONTROL_FRAME, frame.sender, NO_INCARNATION, NO_INCARNATION, 0, 0)
@@ -57,15 +58,29 @@ class Loopback:
     def batch_through_codec(self, batch: Batch, worker: str) -> Batch:
         """Return the batch for a worker after encoding and decoding. Tuples with a value that cannot be encoded fail, and are
         left out; if a value cannot be decoded, all tuples fail."""
-        body, further, note = wire.pack_encodable(batch, self.codec, self.streams, batch.sender)
-        if note is not None and (own := self.workers.get(batch.sender)) is not None:
-            own(note)
-        kind = wire.END if batch.ended else wire.BATCH
-        first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)
-        header, rest = wire.open_header([first])
+        header, rest, further = self.encode(batch)
         try:
             return wire.unpack_batch(header, rest, further, self.codec, self.streams.source)
         except Undecodable as error:
             component = self.streams.component_of.get(error.batch.target)
             self.workers[worker](wire.undecodable_note(error, worker, component))
             return error.batch
+
+    def frame_through_codec(self, frame: EpochFrame, batch: Batch, worker: str) -> EpochFrame:
+        """The same in a topology with epochs: only a tuple with a value that cannot be decoded is lost."""
+        header, rest, further = self.encode(batch, frame)
+        found, unread, note = wire.open_batch(header, rest, further, self.codec, self.streams, worker)
+        if note is not None:
+            self.workers[worker](note)
+        return EpochFrame(frame.rewind, found, frame.epoch, unread)
+
+    def encode(self, batch: Batch, frame: EpochFrame | None = None) -> tuple[Header, memoryview, Parts]:
+        """Return the message of a batch, opened."""
+        body, further, note = wire.pack_encodable(batch, self.codec, self.streams, batch.sender)
+        if note is not None and (own := self.workers.get(batch.sender)) is not None:
+            if frame is not None:
+                wire.belongs_to(note, frame)
+            own(note)
+        kind = wire.END if batch.ended else wire.BATCH
+        first = wire.seal(Header(kind, batch.sender, NO_INCARNATION, NO_INCARNATION, 0, batch.frame), body)
+        return *wire.open_header([first]), further
