@@ -31,7 +31,7 @@ from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zo
 ONE_AT_A_TIME = {
     "tests/faults": "faults",
     "tests/cluster_faults": "cluster faults",
-    "tests/hdfs": "HDFS",
+    "tests/hdfs": "Spark",
     "tests/spark": "Spark",
 }
 
