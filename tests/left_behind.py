@@ -1,8 +1,8 @@
 """Ends what a test run leaves behind when it is ended itself: ZooKeeper, daemons, workers, each in a session of its own.
 
 All processes of a run inherit a variable with its name. A keeper in another session waits until the run has ended, in whatever
-way; if the run did not say that it ended in good order, the keeper kills each process that has the variable. Linux only (/proc).
-`tests/conftest.py` takes the hooks of pytest from here. Must not know: clusters.
+way; if the run did not say that it ended in good order, the keeper kills each process that has the variable, which it finds in
+/proc. `tests/conftest.py` takes the hooks of pytest from here. Must not know: clusters.
 """
 
 from __future__ import annotations

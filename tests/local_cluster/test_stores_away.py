@@ -131,7 +131,7 @@ def test_the_only_tuple_of_a_finite_source_is_given_up_after_its_attempts(kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_poison_with_the_last_tuples_of_a_finite_source_is_given_up_after_its_attempts(kind: Any) -> None:
-    """The last two have no success behind them; the others failed beside tuples that succeeded, and tell nothing of the task."""
+    """The last two have no success behind them; the others failed beside tuples that succeeded: no evidence of an outage."""
     poison = {10, 20, 30, 40, 98, 99}
     run_ = run(kind, lambda value, _: value not in poison, 100, 0.0)
     assert {position for position, _ in run_.failed("source")} == poison
