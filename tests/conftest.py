@@ -21,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.chained_snapshots import maybe_chained
 from tests.checked_returns import returns
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
+from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
 from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zookeeper_store
@@ -30,7 +31,7 @@ from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zo
 ONE_AT_A_TIME = {
     "tests/faults": "faults",
     "tests/cluster_faults": "cluster faults",
-    "tests/hdfs": "HDFS",
+    "tests/hdfs": "Spark",
     "tests/spark": "Spark",
 }
 
@@ -41,9 +42,11 @@ __all__ = [
     "maybe_chained",
     "pytest_addoption",
     "pytest_collection_modifyitems",
+    "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
+    "pytest_unconfigure",
     "returns",
     "spark",
     "tls_zookeeper",

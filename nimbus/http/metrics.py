@@ -251,6 +251,11 @@ def _processes(views: Views, names: list[str]) -> Iterator[str]:
             if (value := value_of(each)) is not None
         ]
         yield from _one(f"squall_worker_{metric}", "gauge", text, values)
+    processes = [
+        ({"topology": name, "worker": each.worker, "host": each.host or "", "pid": str(each.pid)}, 1)
+        for name, each in known
+    ]
+    yield from _one("squall_worker_info", "gauge", "The host and the process id of a worker.", processes)
 
 
 def _users_own(rows: Sequence[tuple[dict[str, str], Mapping[str, Any]]]) -> Iterator[str]:

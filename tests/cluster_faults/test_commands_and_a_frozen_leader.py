@@ -29,7 +29,19 @@ topology = builder.build()
 """
 
 
-def test_each_command_is_executed_by_the_new_leader(tmp_path: Path, zookeeper: ZooKeeperServer) -> None:
+#: `deactivate` and `activate` are changes like `rebalance`; each command waits for seconds for the frozen Nimbus.
+COMMANDS = [
+    "submit words.py --wait",  # while there is no leader yet
+    "rebalance words --wait",
+    "kill words --wait -w 1",
+]
+ALL = [*COMMANDS[:-1], "deactivate words --wait", "activate words", COMMANDS[-1]]
+
+
+@pytest.mark.parametrize("lines", [COMMANDS, pytest.param(ALL, marks=pytest.mark.soak)], ids=["some", "all"])
+def test_each_command_is_executed_by_the_new_leader(
+    tmp_path: Path, zookeeper: ZooKeeperServer, lines: list[str]
+) -> None:
     with Daemons(tmp_path, zookeeper.servers, nimbuses=2, supervisors=1) as daemons:
         daemons.wait_for(lambda: daemons.nimbuses_there() == 2, "both Nimbuses")
         daemons.wait_for(lambda: daemons.leader() is not None, "a leader")
@@ -38,13 +50,7 @@ def test_each_command_is_executed_by_the_new_leader(tmp_path: Path, zookeeper: Z
         assert old is not None
         daemons.nimbuses[old].freeze()
         urls = f"{daemons.urls[old]},{daemons.urls[1 - old]}"
-        for line in (
-            "submit words.py --wait",  # while there is no leader yet
-            "rebalance words --wait",
-            "deactivate words --wait",
-            "activate words",
-            "kill words --wait -w 1",
-        ):
+        for line in lines:
             done = daemons.squall(*line.split(), "--nimbus", urls)
             assert done.returncode == 0, f"{line}: {done.stdout}{done.stderr}\n{daemons.report()}"
         daemons.nimbuses[old].thaw()

@@ -170,7 +170,7 @@ def mixed_cluster(tmp_path: Path, zookeeper: ZooKeeperServer) -> Iterator[tuple[
         yield run, proxies
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_any_faults_of_a_cluster_lose_double_or_reorder_nothing(
     tmp_path: Path, zookeeper: ZooKeeperServer, seed: int, soak: float
 ) -> None:

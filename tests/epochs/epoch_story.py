@@ -21,8 +21,8 @@ NOTICED = 0.04
 #: When the last fault happens, and when the run has to be over.
 FAULTS_END = 0.5
 LIMIT = 8.0
-#: The same where spouts pause again and again: since so few of their tuples may wait for a commit; or since a cycle may hold one
-#: or two rows, or epochs wait for several commits.
+#: The same where spouts pause again and again: since so few of their tuples may wait for a commit; or since a cycle may hold
+#: one or two rows, or epochs wait for several commits.
 LIMITS_OF_UNCOMMITTED = {3: 14.0, 5: 10.0}
 LIMIT_OF_SLOW_ONES = 20.0
 MOST_EVENTS = 60_000

@@ -10,6 +10,8 @@ import pytest
 
 from tests.hdfs_servers import HdfsServer
 
+_FOLDER = Path(__file__).parent
+_servers: list[HdfsServer] = []
 _paths = itertools.count(1)
 #: Seconds for one of these tests, with the start of the daemons if it is the first one.
 _LIMIT = 400
@@ -18,8 +20,27 @@ _LIMIT = 400
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Daemons are slow on a machine under load."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and item.get_closest_marker("timeout") is None:
+        if _is_here(item) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_LIMIT))
+
+
+def _is_here(item: pytest.Item) -> bool:
+    return item.path.is_relative_to(_FOLDER)
+
+
+def pytest_runtest_setup() -> None:
+    """Have the servers run again, if tests of other folders came between."""
+    for server in _servers:
+        if not server.namenode.running:
+            server.start()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """End the servers before the tests of other folders: three Javas are never idle, and Spark's tests take ten minutes."""
+    if nextitem is None or not _is_here(nextitem):
+        for server in _servers:
+            server.stop()
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +48,9 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsServer]:
     """An HDFS with two DataNodes for all tests that do it no harm; see `troubled_hdfs`."""
     # Of a folder, the NameNode gives a client 100 entries at a time, not 1,000.
     with HdfsServer(tmp_path_factory.mktemp("hdfs"), settings={"dfs.ls.limit": "100"}) as server:
+        _servers.append(server)
         yield server
+        _servers.remove(server)
 
 
 @pytest.fixture

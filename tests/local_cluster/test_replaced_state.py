@@ -137,14 +137,14 @@ def test_a_version_whose_tuples_fail_is_rolled_back_to_the_epoch_at_the_switch(
     tmp_path: Path, workers: int
 ) -> None:
     conf = conf_at(tmp_path, **{"topology.workers": workers})
-    total = 1000
+    total = 700
     with LocalCluster(simulated_time=True) as cluster:
         cluster.submit(words(Words(total, 20), Pass(), Count()), conf)
         for _ in range(2):  # the second time, the old version has been through a trial already
             run(cluster, 5)
             replace(cluster, words(Words(total, 20), Raises(), MeanCount()), conf)
             run(cluster, TRIAL)
-        run(cluster, 60)
+        run(cluster, 30)
         assert counts(cluster) == expected(list(range(total)))
         assert "words_seen" not in cluster.state("words", "count", "w0")
         assert cluster.dead_letters("words") == []

@@ -129,6 +129,24 @@ def test_the_only_tuple_of_a_finite_source_is_given_up_after_its_attempts(kind: 
     assert failure.attempts == 3
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_poison_with_the_last_tuples_of_a_finite_source_is_given_up_after_its_attempts(kind: Any) -> None:
+    """The last two have no success behind them; the others failed beside tuples that succeeded: no evidence of an outage."""
+    poison = {10, 20, 30, 40, 98, 99}
+    run_ = run(kind, lambda value, _: value not in poison, 100, 0.0)
+    assert {position for position, _ in run_.failed("source")} == poison
+    assert len(run_.acked("source")) == 94
+    assert run_.seconds < 60
+
+
+@pytest.mark.parametrize("kind", FEW_KINDS)
+def test_three_tuples_that_are_left_when_their_source_has_ended_wait_for_their_store(kind: Any) -> None:
+    bad = {80, 90}
+    run_ = run(kind, lambda value, now: value not in bad and (value < 97 or now > 100), 100, 0.1)
+    assert {position for position, _ in run_.failed("source")} == bad
+    assert len(run_.acked("source")) == 98
+
+
 @pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_store_that_flaps_every_three_seconds_loses_nothing(kind: Any) -> None:
     run_ = run(kind, lambda _, now: int(now / 3) % 2 == 0, 500, 0.06)

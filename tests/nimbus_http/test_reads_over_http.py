@@ -218,6 +218,9 @@ def test_prometheus_gets_the_load_of_tasks_and_processes(client: Client, running
     of_process = {"cpu_cores": 0.5, "resident_memory_bytes": 2**20, "threads": 6, "restarts": 0}
     for name, value in of_process.items():
         assert float(found[f'squall_worker_{name}{{topology="words",worker="w1"}}']) == value
+    [worker] = client.get("topologies/words")["workers"]
+    host = f'host="{worker["host"]}",pid="17"'
+    assert found[f'squall_worker_info{{topology="words",worker="w1",{host}}}'] == "1"
     status = client.get("topologies/words")
     assert status["workers"][0]["restarts"] == 0
     assert status["now"] == pytest.approx(time.time(), abs=60)

@@ -386,6 +386,22 @@ def test_a_lack_of_memory_ends_the_topology_and_the_users_process_lives(
         raising(call)
 
 
+class RaisesAndEnds(Bolt):
+    """Fails the first tuple, and has no memory for the second one."""
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["a"] == 1:
+            raise ValueError("an ordinary error")
+        raise MemoryError("made by hand")
+
+
+def test_a_lack_of_memory_is_the_reason_and_not_an_error_before_it() -> None:
+    with pytest.raises(TopologyFailed) as failed:
+        run_bolt(RaisesAndEnds(), [(1,), (2,), (3,)], source_fields="a")
+    assert "execute() raised MemoryError: made by hand" in str(failed.value)
+    assert "an ordinary error" not in str(failed.value)
+
+
 def interrupts(bolt: Any, tup: Tuple) -> None:
     raise KeyboardInterrupt
 

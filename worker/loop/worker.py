@@ -428,11 +428,13 @@ class Worker:
             self.queue(task)
 
     def take_reports(self, reports: list[ErrorReport], crash: bool = False) -> None:
-        """Keep error reports; with `crash` the first error of the user's code ends the topology."""
+        """Keep error reports; with `crash` the last error of the user's code, at which the task stopped, ends the topology."""
+        cause = None
         for report in reports:
             self.errors[report.component].add(report)
-            if crash and self.crash is None and report.call:
-                self.crash = report
+            cause = report if report.call else cause
+        if crash and self.crash is None:
+            self.crash = cause
         reports.clear()
 
     def send_controls(self) -> None:

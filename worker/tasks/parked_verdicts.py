@@ -56,8 +56,7 @@ def failed(task: EpochBoltTask, parked: Parked, failure: Failure) -> None:
     now, outages, replay = task.now(), task.outages, replay_of(task, parked)
     history = parked.history
     if history is None:
-        history = parked.history = outages.begin()
-        history.counted = parked.attempts
+        history = parked.history = outages.begin(parked.attempts)
     failing.begin(task, now)
     outages.failed(history, failure, now)
     parked.attempts, parked.tries = history.counted, parked.tries + 1

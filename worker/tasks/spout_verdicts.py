@@ -38,7 +38,7 @@ def undecided(task: SpoutTask) -> Undecided | None:
 
 def is_last_resort(task: SpoutTask, emission: Emission, failure: Failure, now: float) -> bool:
     """Whether no verdict on a failed emission can come: it has used its attempts, the source has ended, and the tuples that
-    are left have all failed before, and are too few for a verdict on a task.
+    are left have all failed before, and those that are no suspects are too few for a verdict on a task.
 
     A tuple that has lived through an outage or a burst gets more time, since there may be another.
     """
@@ -54,7 +54,7 @@ def is_last_resort(task: SpoutTask, emission: Emission, failure: Failure, now: f
         if history.spared and since is not None and now - since < UNSTEADY_SECS:
             return False
     left = task.tracker.pending - task.letters.for_bolts + len(task.replays) + task.undecided
-    return outages.alive < DOWN_TUPLES and left <= outages.alive - 1
+    return outages.unsuspected < DOWN_TUPLES and left <= outages.alive - 1
 
 
 def reassess(task: SpoutTask, by: Emission | None, report: Failure, now: float) -> None:

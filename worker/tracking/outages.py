@@ -129,19 +129,28 @@ class Outages:
         self.attempts_failed = 0
         #: How many emissions have a history: they failed before, and have not ended yet.
         self.alive = 0
+        #: Those of them that are no suspects.
+        self.unsuspected = 0
         #: Those with a time in `undecided_since`, in the order of these times.
         self._undecided: dict[FailureHistory, None] = {}
         self._random = Random(0)
 
-    def begin(self) -> FailureHistory:
-        """Begin the history of an emission that fails for the first time."""
+    def begin(self, counted: int = 0) -> FailureHistory:
+        """Begin the history of an emission that fails for the first time. `counted`: what counts against it from before."""
         self.alive += 1
-        return FailureHistory()
+        self.unsuspected += not counted
+        return FailureHistory(counted)
 
     def end(self, history: FailureHistory) -> None:
         """Record that an emission with a history has had its final call."""
         self.alive -= 1
+        self.unsuspected -= not history.counted
         self._decided(history)
+
+    def _count(self, history: FailureHistory) -> None:
+        """Let a failure count against an emission, which is a suspect from now on."""
+        self.unsuspected -= not history.counted
+        history.counted += 1
 
     def _decided(self, history: FailureHistory) -> None:
         """Note a verdict on the failures of an emission."""
@@ -158,7 +167,7 @@ class Outages:
             history.excused += 1
             return
         if failure.attempts == DEADLY:
-            history.counted += 1
+            self._count(history)
             history.deaths = MOST_DEATHS
         elif self.waits and failure.attempts > OPEN:  # a loss; this is the root
             history.excused += 1
@@ -185,7 +194,7 @@ class Outages:
             return None
         history.excused -= 1
         if failure.reason == DIED:
-            history.counted += 1
+            self._count(history)
             history.deaths += 1
         else:
             self._judge(history, replace(failure, reason="failed", attempts=OPEN), now)
@@ -204,7 +213,7 @@ class Outages:
         if not (self.waits and judged) or (
             history.counted and evidence is None and not self._is_unsteady(failure.task, now)
         ):
-            history.counted += 1
+            self._count(history)
             return
         assert failure.task is not None
         if evidence is None:
@@ -260,7 +269,7 @@ class Outages:
             return []
         counted = [each for each in (*evidence.undecided, *evidence.suspects) if each is not by]
         for history in counted:
-            history.counted += 1
+            self._count(history)
             history.open = 0
             self._decided(history)
         if by is not None:
