@@ -122,11 +122,11 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--pending", type=int, default=1_000, help="sentences a worker may have pending")
     parser.add_argument("--kind", choices=KINDS, help=argparse.SUPPRESS)
-    parser.add_argument("--run", type=int, nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
         leave_out_latencies()
-        instructions.answer_runs(options.run)
+        instructions.answer_runs()
         return
     if options.kind:
         answer(measure(options.kind, options))
@@ -171,8 +171,8 @@ def print_core(core: str, rounds: list[dict[tuple[str, str], dict[str, Any]]]) -
 
 def print_instructions() -> None:
     """The share in instructions, which does not depend on the machine's load."""
-    without = sum(instructions.measure(__name__).values())
-    whole = sum(instructions.measure().values())
+    without = sum(instructions.measure(__name__)[0].values())
+    whole = sum(instructions.measure()[0].values())
     print(
         f"instructions a word, compiled, one process: {whole:,.0f} with the histogram of latencies, {without:,.0f} without: "
         f"{whole / without - 1:+.2%}"

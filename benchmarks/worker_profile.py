@@ -47,6 +47,7 @@ PARTS = {
     "topology_api/components.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/bolt.py": "executor: Tuples, calls, XORs",
     "worker/process/call_watch.py": "executor: Tuples, calls, XORs",
+    "worker/tasks/work_time.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",
     "worker/tasks/holding.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/epoch_emitter.py": "emit: checks, grouping, edges, outboxes",

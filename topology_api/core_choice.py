@@ -42,6 +42,8 @@ HOT: Final = (
     "worker.state.maps",
     "worker.tasks.emitter",
     "worker.tasks.holding",
+    "squall.reports.histogram",
+    "worker.tasks.work_time",
     "worker.tasks.task",
     "worker.tasks.bolt",
     "worker.tasks.stateful_bolt",

@@ -124,35 +124,37 @@ def unpack_more(data: memoryview) -> More:
 
 
 def _rest_of(control: Control) -> tuple[Any, ...]:
-    rest = (
-        [
-            (root, failure.reason, failure.component, failure.task, _sound(failure.error), failure.attempts)
-            for root, failure in control.failures
-        ]
-        + [_packed_claim(*claim) for claim in control.claims],
-        control.grants,
-        # A keep-alive without a component names a task that is down; earlier releases ignore it.
-        [(held.component, held.task, held.roots) for held in control.keep_alives]
-        + [("", task, (root,)) for task, root in control.down]
-        + [("", task, (root,)) for task, root, claim in control.claims if claim.is_down],
-        control.flush,
-        [_packed_cycle(message) for message in control.cycles],
-        control.missing,
-    )
+    failures: list[_Failed] = [
+        (root, failure.reason, failure.component, failure.task, _sound(failure.error), failure.attempts)
+        for root, failure in control.failures
+    ]
+    # A keep-alive without a component names a task that is down; earlier releases ignore it.
+    held = [(kept.component, kept.task, kept.roots) for kept in control.keep_alives]
+    if control.down:
+        held += [("", task, (root,)) for task, root in control.down]
+    if control.claims:
+        failures += [_packed_claim(*claim) for claim in control.claims]
+        held += [("", task, (root,)) for task, root, claim in control.claims if claim.is_down]
+    cycles = [_packed_cycle(message) for message in control.cycles]
+    rest = (failures, control.grants, held, control.flush, cycles, control.missing)
     return (*rest, control.rewind, control.epochs) if control.rewind or control.epochs else rest
 
 
 def _fill(control: Control, rest: _Rest) -> None:
+    """Set what was received. A control frame is new, so most of its lists may stay the empty ones that it has."""
     failures, control.grants, held, control.flush, cycles, control.missing = rest
-    control.failures = [(failed[0], Failure(*failed[1:])) for failed in failures if failed[1] != _CLAIM]
-    control.keep_alives = [
-        KeepAlive(component, task, tuple(roots)) for component, task, roots in held if component
-    ]
-    down = [(task, roots[0]) for component, task, roots in held if not component and roots]
-    control.claims = [_unpacked_claim(failed) for failed in failures if failed[1] == _CLAIM]
-    claimed = {(task, root) for task, root, _ in control.claims}
-    control.down = [entry for entry in down if entry not in claimed]
-    control.cycles = [_unpacked_cycle(message) for message in cycles]
+    if failures:
+        control.failures = [(failed[0], Failure(*failed[1:])) for failed in failures if failed[1] != _CLAIM]
+        control.claims = [_unpacked_claim(failed) for failed in failures if failed[1] == _CLAIM]
+    if held:
+        control.keep_alives = [
+            KeepAlive(component, task, tuple(roots)) for component, task, roots in held if component
+        ]
+        claimed = {(task, root) for task, root, _ in control.claims}
+        down = [(task, roots[0]) for component, task, roots in held if not component and roots]
+        control.down = [entry for entry in down if entry not in claimed]
+    if cycles:
+        control.cycles = [_unpacked_cycle(message) for message in cycles]
 
 
 def _sound(text: str | None) -> str | None:

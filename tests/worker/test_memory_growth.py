@@ -10,6 +10,7 @@ import pytest
 
 from worker.loop.memory_growth import LEAST, Memory, MemoryGrowth, growth_between
 from worker.tasks.async_bolt import AsyncBoltTask
+from worker.tasks.work_time import WorkTime
 
 MB = 2**20
 
@@ -29,7 +30,7 @@ class Process:
 
     def task(self, number: int, **more: Any) -> Any:
         values = {"id": number, "threaded": False, "jobs": 0, "busy_since": 0.0, **more}
-        return SimpleNamespace(now=lambda: self.time, work=SimpleNamespace(seconds=0.0), **values)
+        return SimpleNamespace(now=lambda: self.time, work=WorkTime(0.0), **values)
 
     def run(self, task: Any, seconds: float, grows: int = 0) -> None:
         def job() -> None:

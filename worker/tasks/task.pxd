@@ -1,6 +1,7 @@
 # The C types of task.py.
 
 from worker.tasks.emitter cimport Emitter
+from worker.tasks.work_time cimport WorkTime
 
 
 cdef class Pace:
@@ -19,7 +20,7 @@ cdef class Task:
     cdef public object limits
     cdef public object now
     cdef public Pace pace
-    cdef public object work
+    cdef public WorkTime work
     cdef public object inbox
     cdef public bint opened
     cdef public bint closed
