@@ -48,6 +48,7 @@ PARTS = {
     "worker/tasks/bolt.py": "executor: Tuples, calls, XORs",
     "worker/process/call_watch.py": "executor: Tuples, calls, XORs",
     "topology_api/tuples.py": "executor: Tuples, calls, XORs",
+    "topology_api/declared_state.py": "states of stateful bolts",
     "worker/tasks/holding.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/epoch_emitter.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/stateful_bolt.py": "executor: Tuples, calls, XORs",

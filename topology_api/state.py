@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from topology_api.declared_state import declaration_of, standing_for
 from topology_api.errors import InvalidTopology, StateError
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown
@@ -50,9 +51,11 @@ class State:
         if self.name and self.name != name:
             raise InvalidTopology([f"the states {self.name!r} and {name!r} are one object: declare two"])
         self.name = name
+        setattr(owner, name, standing_for(self))
 
     # In a running task a handle is in the place of the declaration; these methods raise the error for a use elsewhere. There is
-    # no __get__: with one, CPython does not specialise the access to the handle in the instance's dictionary.
+    # no __get__: with one, CPython does not specialise the access to the handle in the instance's dictionary (see
+    # `topology_api.declared_state`).
 
     def _outside(self, *args: object) -> Any:
         if not self.name:
@@ -137,7 +140,8 @@ def states_of(component: type) -> dict[str, State]:
     """Return the declarations of a class by name, those of its bases first."""
     found: dict[str, State] = {}
     for cls in reversed(component.__mro__):
-        for name, value in vars(cls).items():
+        for name, attribute in vars(cls).items():
+            value = declaration_of(attribute)
             if isinstance(value, State):
                 found[name] = value
             else:

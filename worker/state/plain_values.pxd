@@ -51,7 +51,6 @@ cdef class RecentValues:
     cdef public list older
 
 
-@cython.final
 cdef class PlainValueHandle(ValueHandle):
     cdef public RecentValues recent
     cdef public object groups
