@@ -1,9 +1,9 @@
-"""What a class of bolts has in the place of a state's declaration.
+"""What a class of bolts has in the place of a state's declaration where its tasks run.
 
 CPython reads `self.times` from the instance's dictionary at once only if what the class has under this name is of a type that
 cannot change, as the types of extensions are. Otherwise it looks at the class and its bases in each call, which takes a tenth of
-the time of `self.times.value += 1`. So in the compiled core, the class has such an object, which stands for the declaration in
-all else: `isinstance`, attributes, errors, pickling. In plain Python, it has the declaration itself.
+the time of `self.times.value += 1`. So in the compiled core, the class gets such an object before its first task is made. It
+stands for the declaration in all else: `isinstance`, attributes, errors, pickling.
 Must not know: what a declaration says.
 """
 
@@ -30,7 +30,7 @@ class DeclaredState:
     def __class__(self) -> Any:
         return type(self.declaration)
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __set_name__(self, owner: type, name: str) -> None:  # of a class that uses it once more
         self.declaration.__set_name__(owner, name)
 
     def __getattr__(self, name: str) -> Any:
@@ -68,15 +68,20 @@ class DeclaredState:
     def __repr__(self) -> str:
         return repr(self.declaration)
 
-    def __reduce__(self) -> Any:
-        return standing_for, (self.declaration,)
-
-
-def standing_for(declaration: Any) -> Any:
-    """Return what a class has in the place of a declaration."""
-    return DeclaredState(declaration) if cython.compiled else declaration
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return self.declaration.__reduce_ex__(protocol)
 
 
 def declaration_of(attribute: Any) -> Any:
     """Return the declaration that an attribute of a class stands for; any other attribute as it is."""
     return attribute.declaration if type(attribute) is DeclaredState else attribute
+
+
+def stand_for(component: type, kind: type) -> None:
+    """Let other objects stand for the declarations of a class and its bases, in the compiled core. `kind`: of declarations."""
+    if not cython.compiled:
+        return
+    for each in component.__mro__:
+        for name, attribute in list(vars(each).items()):
+            if isinstance(attribute, kind) and type(attribute) is not DeclaredState:
+                setattr(each, name, DeclaredState(attribute))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from topology_api.declared_state import declaration_of, standing_for
+from topology_api.declared_state import declaration_of
 from topology_api.errors import InvalidTopology, StateError
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown
@@ -51,7 +51,6 @@ class State:
         if self.name and self.name != name:
             raise InvalidTopology([f"the states {self.name!r} and {name!r} are one object: declare two"])
         self.name = name
-        setattr(owner, name, standing_for(self))
 
     # In a running task a handle is in the place of the declaration; these methods raise the error for a use elsewhere. There is
     # no __get__: with one, CPython does not specialise the access to the handle in the instance's dictionary (see

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from topology_api.declared_state import stand_for
 from topology_api.state import ListState, MapState, State, states_of
 from worker.state.codecs import Codec
 from worker.state.lists import ListHandle, MarkingListHandle
@@ -13,6 +14,7 @@ from worker.state.values import ValueHandle
 
 def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
     """Return a handle for each state that a bolt's class declares."""
+    stand_for(bolt, State)
     return {name: handle(table, name, state) for name, state in states_of(bolt).items()}
 
 

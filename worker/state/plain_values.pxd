@@ -12,6 +12,14 @@ cdef extern from "Python.h":
     int generic_set "PyObject_GenericSetAttr" (object owner, object name, object value) except -1
 
 
+@cython.final
+cdef class ValueCell:
+    cdef public object key
+    cdef public object now
+    cdef public object before
+    cdef public long long epoch
+
+
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -22,21 +30,17 @@ cdef extern from *:
     static CYTHON_INLINE void squall_fetch_item(PyObject *items, Py_ssize_t at) {
         if (at < PyList_GET_SIZE(items)) SQUALL_FETCH(PyList_GET_ITEM(items, at));
     }
+    static CYTHON_INLINE void squall_fetch_end(PyObject *cell) {
+        SQUALL_FETCH((char *)cell + 4 * sizeof(PyObject *));
+    }
     static CYTHON_INLINE void squall_fetch_text(PyObject *text) {
         SQUALL_FETCH(text);
         SQUALL_FETCH((char *)text + sizeof(PyASCIIObject));
     }
     """
     void fetch_item "squall_fetch_item" (list items, Py_ssize_t at) noexcept
+    void fetch_end "squall_fetch_end" (ValueCell cell) noexcept
     void fetch_text "squall_fetch_text" (object text) noexcept
-
-
-@cython.final
-cdef class ValueCell:
-    cdef public object key
-    cdef public object now
-    cdef public object before
-    cdef public long long epoch
 
 
 @cython.final

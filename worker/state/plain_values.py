@@ -22,7 +22,7 @@ except ImportError:
 
 if not cython.compiled:
     generic_get, generic_set = object.__getattribute__, object.__setattr__
-    fetch_item = fetch_text = cast("Any", None)
+    fetch_item = fetch_text = fetch_end = cast("Any", None)
 
 #: The most lists among which the cells of an epoch are divided.
 MOST_LISTS = 64
@@ -227,7 +227,7 @@ class PlainValueHandle(ValueHandle):
             cell = self.cells[key]
         return cell
 
-    @cython.locals(at=cython.Py_ssize_t)
+    @cython.locals(at=cython.Py_ssize_t, cell=ValueCell)
     def look_ahead(self, keys: list[Any], start: int, stop: int) -> None:
         """Find the cells of the next calls, whose keys these are, at once, if the last call has used this state.
 
@@ -244,7 +244,10 @@ class PlainValueHandle(ValueHandle):
                 hash(keys[at])  # the text keeps it
         for at in range(start, stop):
             key = keys[at]
-            self.ahead[at - start] = self.cells.get(key) if type(key) is str else None
+            cell = self.cells.get(key) if type(key) is str else None
+            self.ahead[at - start] = cell
+            if cython.compiled and cell is not None:
+                fetch_end(cell)
         self.ahead_count = stop - start
 
     @cython.locals(cell=ValueCell)
