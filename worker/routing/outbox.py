@@ -77,6 +77,15 @@ class Outbox:
         self.roots.append(root)
         self.edges.append(edge)
 
+    def take_back(self) -> int:
+        """Remove the newest tuple, which is of one tree or of none; return its edge."""
+        del self.rows[-1]
+        self.roots.pop()
+        edge: int = self.edges.pop()
+        if not self.rows:
+            self.rows, self.roots, self.edges = NO_ROWS, NO_IDS, NO_IDS
+        return edge
+
     def dequeue(self, most: int) -> Batch:
         """Remove and return the oldest `most` tuples as a batch."""
         if len(self.rows) <= most:

@@ -20,6 +20,29 @@ cdef class ValueCell:
     cdef public long long epoch
 
 
+cdef extern from *:
+    """
+    #if defined(__GNUC__)
+    #define SQUALL_FETCH(place) __builtin_prefetch(place)
+    #else
+    #define SQUALL_FETCH(place) ((void)(place))
+    #endif
+    static CYTHON_INLINE void squall_fetch_item(PyObject *items, Py_ssize_t at) {
+        if (at < PyList_GET_SIZE(items)) SQUALL_FETCH(PyList_GET_ITEM(items, at));
+    }
+    static CYTHON_INLINE void squall_fetch_end(PyObject *cell) {
+        SQUALL_FETCH((char *)cell + 4 * sizeof(PyObject *));
+    }
+    static CYTHON_INLINE void squall_fetch_text(PyObject *text) {
+        SQUALL_FETCH(text);
+        SQUALL_FETCH((char *)text + sizeof(PyASCIIObject));
+    }
+    """
+    void fetch_item "squall_fetch_item" (list items, Py_ssize_t at) noexcept
+    void fetch_end "squall_fetch_end" (ValueCell cell) noexcept
+    void fetch_text "squall_fetch_text" (object text) noexcept
+
+
 @cython.final
 cdef class RecentValues:
     cdef public object divided
@@ -40,11 +63,17 @@ cdef class PlainValueHandle(ValueHandle):
     cdef public list cleared
     cdef public ValueCell cell
     cdef public long long read_turn
+    cdef public list ahead
+    cdef public list ahead_keys
+    cdef public Py_ssize_t ahead_from
+    cdef public Py_ssize_t ahead_count
+    cdef public long long ahead_turn
 
     cdef read(self)
     cdef write(self, new)
     cdef begin(self, StateTable table)
     cpdef ValueCell found(self, key)
+    cpdef look_ahead(self, list keys, Py_ssize_t start, Py_ssize_t stop)
     cpdef remove(self, ValueCell cell)
     cpdef bring_back_cells(self, list cells)
     cpdef undo(self)
@@ -55,5 +84,5 @@ cdef class PlainValueHandle(ValueHandle):
 cpdef ValueCell cell_of(key, value)
 
 
-@cython.locals(number=Py_ssize_t, at=Py_ssize_t, found=list)
+@cython.locals(number=Py_ssize_t, at=Py_ssize_t, last=Py_ssize_t, found=list)
 cpdef Py_ssize_t spread_cells(list cells, list lists) except -1

@@ -7,7 +7,7 @@ Must not know: tasks, tuples, files.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Final, cast
 
 from worker.routing.key_groups import GroupRange, cut
 from worker.routing.text_hash import text_hash
@@ -22,9 +22,17 @@ except ImportError:
 
 if not cython.compiled:
     generic_get, generic_set = object.__getattribute__, object.__setattr__
+    fetch_item = fetch_text = fetch_end = cast("Any", None)
 
 #: The most lists among which the cells of an epoch are divided.
 MOST_LISTS = 64
+#: The most calls whose cells are looked up at once, and the least cells for which this pays: fewer are in the processor's
+#: caches.
+MOST_AHEAD: Final = 64
+LEAST_AHEAD: Final = 4096
+#: At how many items before its use a cell is fetched from memory, and its key.
+_FAR = cython.declare(cython.Py_ssize_t, 16)
+_NEAR = cython.declare(cython.Py_ssize_t, 8)
 #: The name of the attribute.
 _VALUE = cython.declare(object, "value")
 
@@ -123,6 +131,11 @@ class PlainValueHandle(ValueHandle):
         self.cell: Any = None
         #: The call that has read last: a value that is read and then written is looked up once.
         self.read_turn = -1
+        #: The cells of `ahead_count` calls from `ahead_turn` on, found beforehand (None: there is none, or its key is no text),
+        #: whose keys are in `ahead_keys` from `ahead_from` on. Forgotten when a cell is removed.
+        self.ahead: list[Any] = [None] * MOST_AHEAD
+        self.ahead_keys: list[Any] = []
+        self.ahead_from = self.ahead_count = self.ahead_turn = 0
 
     @property
     def value(self) -> Any:
@@ -200,12 +213,42 @@ class PlainValueHandle(ValueHandle):
         else:
             table.others.append(self)
 
+    @cython.locals(cell=ValueCell, at=cython.longlong)
     def found(self, key: Any) -> Any:
         """Return the cell of a key; None if there is none."""
+        if self.ahead_count:
+            at = self.table.turn - self.ahead_turn
+            if 0 <= at < self.ahead_count and self.ahead_keys[self.ahead_from + at] is key:
+                cell = self.ahead[at]
+                if cell is not None:
+                    return cell
         cell = self.cells.get(key)
         if cell is None and self.raw and self.first_touch(key) is not NONE:
             cell = self.cells[key]
         return cell
+
+    @cython.locals(at=cython.Py_ssize_t, cell=ValueCell)
+    def look_ahead(self, keys: list[Any], start: int, stop: int) -> None:
+        """Find the cells of the next calls, whose keys these are, at once, if the last call has used this state.
+
+        The processor waits for memory for each part of a look-up in a large state. It waits for several look-ups at the same
+        time if no call is between them.
+        """
+        turn = self.table.turn
+        if self.read_turn != turn and self.turn != turn:
+            self.ahead_count = 0
+            return
+        self.ahead_keys, self.ahead_from, self.ahead_turn = keys, start, turn + 1
+        for at in range(start, stop):
+            if type(keys[at]) is str:
+                hash(keys[at])  # the text keeps it
+        for at in range(start, stop):
+            key = keys[at]
+            cell = self.cells.get(key) if type(key) is str else None
+            self.ahead[at - start] = cell
+            if cython.compiled and cell is not None:
+                fetch_end(cell)
+        self.ahead_count = stop - start
 
     @cython.locals(cell=ValueCell)
     def clear(self) -> None:
@@ -236,6 +279,7 @@ class PlainValueHandle(ValueHandle):
     def remove(self, cell: ValueCell) -> None:
         """Remove a cell without a value, if it is there."""
         if self.cells.get(cell.key) is cell:
+            self.ahead_count = 0
             del self.cells[cell.key]
             self.absent -= 1
 
@@ -278,7 +322,13 @@ class PlainValueHandle(ValueHandle):
         self.touched = self.recent = RecentValues(self.groups)
         self.epoch += 1
 
-    @cython.locals(cell=ValueCell, at=cython.Py_ssize_t, stop=cython.Py_ssize_t, step=cython.Py_ssize_t)
+    @cython.locals(
+        cell=ValueCell,
+        at=cython.Py_ssize_t,
+        stop=cython.Py_ssize_t,
+        step=cython.Py_ssize_t,
+        last=cython.Py_ssize_t,
+    )
     def at_marker_of(
         self, cells: list[Any], start: int, stop: int, step: int
     ) -> tuple[list[Any], list[Any], list[Any]]:
@@ -287,7 +337,13 @@ class PlainValueHandle(ValueHandle):
         keys: list[Any] = []
         values: list[Any] = []
         gone: list[Any] = []
+        last = min(stop, len(cells)) - _NEAR * step
         for at in range(start, min(stop, len(cells)), step):
+            if cython.compiled:
+                fetch_item(cells, at + _FAR * step)
+                if at < last and type(cells[at + _NEAR * step]) is ValueCell:
+                    cell = cells[at + _NEAR * step]
+                    fetch_text(cell.key)
             each = cells[at]
             if type(each) is not ValueCell:
                 if each in self.raw:
@@ -322,6 +378,7 @@ class PlainValueHandle(ValueHandle):
     @cython.locals(cell=ValueCell, at=cython.Py_ssize_t)
     def bring_back_cells(self, cells: list[Any]) -> None:
         """Let cells have the values that follow them in the list."""
+        self.ahead_count = 0
         for at in range(0, len(cells), 2):
             cell, before = cells[at], cells[at + 1]
             if cell.now is NONE:
@@ -350,7 +407,13 @@ def spread_cells(cells: list[Any], lists: list[list[Any] | None]) -> int:
     """Add each of the cells, or keys of values that are bytes, to the list at `text_hash(key) % len(lists)`, as far as keys are
     texts whose place has a list; return how many were added."""
     number = len(lists)
+    last = len(cells) - _NEAR
     for at in range(len(cells)):
+        if cython.compiled:
+            fetch_item(cells, at + _FAR)
+            if at < last and type(cells[at + _NEAR]) is ValueCell:
+                cell = cells[at + _NEAR]
+                fetch_text(cell.key)
         key = each = cells[at]
         if type(each) is ValueCell:
             cell = each

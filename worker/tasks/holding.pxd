@@ -12,10 +12,10 @@ cdef extern from "pythread.h":
 
 
 cdef class HoldingEmitter(BoltEmitter):
-    cdef public list held_rows
-    cdef public list held_boxes
+    cdef public list boxes_filled
+    cdef public Py_ssize_t filled
     cdef public list held
-    cdef public bint sends
+    cdef public bint holds_all
 
     cpdef bint holds(self) except -1
     cpdef release(self)

@@ -1,13 +1,15 @@
-"""emit() of a stateful bolt: what a call emits is held until the call has returned, and dropped if it raises.
+"""emit() of a stateful bolt: what a call has emitted is taken back if it raises.
 
-The tasks that get a tuple are chosen, and the call's mistakes found, when it is emitted, as in every other bolt.
+Most emissions go into their outbox at once, since the worker's loop looks at outboxes only between two calls. Those that cannot
+be taken back by a look at the outbox alone are held until the call has returned, and so are all of a threaded task. The tasks
+that get a tuple are chosen, and the call's mistakes found, when it is emitted, as in every other bolt.
 Must not know: links, state.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from squall.transport.row_columns import RowColumns
 from topology_api.tuples import Tuple
@@ -23,6 +25,8 @@ except ImportError:
 if not cython.compiled:
     from threading import get_ident
 
+#: The most outboxes that a list remembers after the call.
+MOST_KEPT: Final = 1024
 #: A held emission: the row, the outboxes of the tasks that get it, its anchors, and its stream.
 Held = tuple[Row, list[Outbox], list[Tuple], str]
 
@@ -32,16 +36,27 @@ class HoldingEmitter(BoltEmitter):
 
     def __init__(self, component: str, task: int, outputs: dict[str, StreamOutput], random: Random) -> None:
         super().__init__(component, task, outputs, random)
-        #: The first emissions of the call, as long as each goes to one outbox and has the tuple at hand as its only anchor:
-        #: their rows, and their outboxes. Almost all are such, and this form costs no object.
-        self.held_rows: list[Row] = []
-        self.held_boxes: list[Outbox] = []
+        #: The outboxes of the call's first emissions, `filled` of them, as long as each goes to one outbox and has the tuple at
+        #: hand as its only anchor. Almost all are such, and this form costs no object. The list's rest is of earlier calls.
+        self.boxes_filled: list[Outbox] = []
+        self.filled = 0
         #: What the call has emitted after these.
         self.held: list[Held] = []
-        #: Whether `send` is one of a subclass, which is to get every emission.
-        self.sends = type(self) is not HoldingEmitter
+        #: Whether every emission is held: it is for `send` of a subclass, or the loop may look at outboxes during a call.
+        self.holds_all = type(self) is not HoldingEmitter
 
-    @cython.locals(output=StreamOutput, row=tuple, anchor=Tuple, route=Route)
+    @cython.locals(
+        output=StreamOutput,
+        row=tuple,
+        anchor=Tuple,
+        root=cython.longlong,
+        route=Route,
+        box=Outbox,
+        rows=RowColumns,
+        edge=cython.longlong,
+        filled=cython.Py_ssize_t,
+        boxes=list,
+    )
     def emit(self, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit`."""
         if get_ident() != self.owner:
@@ -53,20 +68,34 @@ class HoldingEmitter(BoltEmitter):
         if len(row) != output.arity:
             self.wrong_arity(output, row)
         anchor = self.anchor
+        root = anchor._root
         route = output.only
-        if not (
-            route is None
-            or anchor._root < 0
-            or anchors is not None
-            or anchor._more
-            or self.held
-            or self.sends
-        ):
-            self.held_boxes.append(route.pick(row))
-            self.held_rows.append(row)
+        if route is None or root < 0 or anchors is not None or anchor._more or self.held or self.holds_all:
+            trees = self.trees(anchors)
+            self.held.append((row, output.choose(row), trees, stream))
             return
-        trees = self.trees(anchors)
-        self.held.append((row, output.choose(row), trees, stream))
+        box = route.pick(row)  # what follows is as in `BoltEmitter.emit`
+        edge = 0
+        if root:
+            if cython.compiled:
+                edge = self.edges.draw()
+            else:
+                edge = self.edge()
+        rows = box.rows
+        if rows.count == 0 if cython.compiled else not rows:
+            rows = box.begin()
+            self.dirty.append(box)
+        boxes, filled = self.boxes_filled, self.filled
+        if filled < len(boxes):
+            boxes[filled] = box
+        else:
+            boxes.append(box)
+        rows.append(row)
+        box.roots.append(root)
+        box.edges.append(edge)
+        anchor._xor ^= edge
+        self.filled = filled + 1
+        self.emitted += 1
 
     def emit_direct(self, task: int, values: Any, *, anchors: Any = None, stream: str = "default") -> None:
         """See `topology_api.Bolt.emit_direct`."""
@@ -77,45 +106,13 @@ class HoldingEmitter(BoltEmitter):
 
     def holds(self) -> bool:
         """Return whether the call has emitted anything."""
-        return bool(self.held_rows or self.held)
+        return bool(self.filled or self.held)
 
-    @cython.locals(
-        held_rows=list,
-        held_boxes=list,
-        at=cython.Py_ssize_t,
-        anchor=Tuple,
-        root=cython.longlong,
-        edge=cython.longlong,
-        xor=cython.longlong,
-        box=Outbox,
-        rows=RowColumns,
-    )
     def release(self) -> None:
-        """Put what the call has emitted into the outboxes."""
-        held_rows, held_boxes = self.held_rows, self.held_boxes
-        if held_rows:
-            anchor = self.anchor
-            root, xor = anchor._root, 0
-            for at in range(len(held_rows)):
-                box = held_boxes[at]
-                edge = 0
-                if root:
-                    if cython.compiled:
-                        edge = self.edges.draw()
-                    else:
-                        edge = self.edge()
-                rows = box.rows
-                if rows.count == 0 if cython.compiled else not rows:
-                    rows = box.begin()
-                    self.dirty.append(box)
-                rows.append(held_rows[at])
-                box.roots.append(root)
-                box.edges.append(edge)
-                xor ^= edge
-            anchor._xor ^= xor
-            self.emitted += len(held_rows)
-            held_rows.clear()
-            held_boxes.clear()
+        """Keep what the call has emitted: put what is held into the outboxes."""
+        self.filled = 0
+        if len(self.boxes_filled) > MOST_KEPT:
+            self.boxes_filled.clear()
         if self.held:
             held, self.held = self.held, []
             for row, boxes, anchors, stream in held:
@@ -125,8 +122,16 @@ class HoldingEmitter(BoltEmitter):
         """Put one row into its outboxes."""
         self.spread(row, boxes, anchors)
 
+    @cython.locals(anchor=Tuple, edge=cython.longlong)
     def drop(self) -> None:
-        """Forget what the call has emitted."""
-        self.held_rows.clear()
-        self.held_boxes.clear()
+        """Take back what the call has emitted."""
         self.held.clear()
+        anchor = self.anchor
+        while self.filled:
+            box = self.boxes_filled[self.filled - 1]
+            edge = box.take_back()
+            anchor._xor ^= edge
+            if not len(box):
+                self.dirty.remove(box)
+            self.filled -= 1
+            self.emitted -= 1

@@ -4,6 +4,7 @@ from squall.transport.frames cimport Batch
 from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns
 from topology_api.tuples cimport Source, Tuple
+from worker.state.plain_values cimport PlainValueHandle
 from worker.state.table cimport StateTable
 from worker.tasks.bolt cimport BoltTask
 from worker.tasks.holding cimport HoldingEmitter
@@ -14,6 +15,7 @@ cdef class StatefulBoltTask(BoltTask):
     cdef public StateTable table
     cdef public dict states
     cdef public list expiring
+    cdef public PlainValueHandle looked_up
     cdef public object timers
     cdef public dict retried
     cdef public bint firing
@@ -28,5 +30,4 @@ cdef class StatefulBoltTask(BoltTask):
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
 
 
-cdef keep_call(HoldingEmitter emitter, StateTable table)
 cpdef key_of(tuple values, tuple positions)

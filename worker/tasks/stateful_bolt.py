@@ -20,11 +20,12 @@ from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown, typed
 from worker.state import build
 from worker.state.keys import canonical, original
+from worker.state.plain_values import LEAST_AHEAD, MOST_AHEAD, PlainValueHandle
 from worker.state.table import NONE, StateTable
 from worker.state.timers import Due, KeyTimers, current
 from worker.tasks.bolt import BoltTask, BoundedInputs
 from worker.tasks.emitter import NOTHING
-from worker.tasks.holding import HoldingEmitter
+from worker.tasks.holding import MOST_KEPT, HoldingEmitter
 from worker.tasks.task import TaskSetup
 
 try:
@@ -42,6 +43,7 @@ MOST_FIRED = 256
 LEAST_AGAIN = 0.001
 #: SETTLED as a C number, which the hot loop compares without a Python object.
 _SETTLED = cython.declare(cython.longlong, SETTLED)
+_KEPT = cython.declare(cython.Py_ssize_t, MOST_KEPT)
 #: (component, stream) -> the positions of the key's fields; None: all tasks get the stream's tuples, so that there is no key.
 Positions = Mapping[tuple[str, str], tuple[int, ...] | None]
 
@@ -57,6 +59,8 @@ class StatefulBoltTask(BoltTask):
     ) -> None:
         super().__init__(setup, emitter, inputs)
         self.positions = positions
+        if self.threaded:  # the loop may look at the outboxes while a call runs
+            emitter.holds_all = True
         self.table = self.new_table(emitter.where())
         self.states = build.handles(self.table, type(setup.instance))
         #: The states with a `ttl`.
@@ -65,6 +69,10 @@ class StatefulBoltTask(BoltTask):
             for handle in self.states.values()
             if handle.expiry is not None  # type: ignore[attr-defined]
         ]
+        #: The state whose values are looked up for several calls at once; None: there is none of this kind.
+        self.looked_up: PlainValueHandle | None = next(
+            (handle for handle in self.states.values() if isinstance(handle, PlainValueHandle)), None
+        )
         self.timers = KeyTimers(self.table)
         #: (key, name) of a timer whose call raised -> when it is tried again, its own time, and its next pause.
         self.retried: dict[tuple[Any, str], tuple[float, float, float]] = {}
@@ -338,6 +346,9 @@ class StatefulBoltTask(BoltTask):
     values=tuple,
     tup=Tuple,
     enough=cython.longlong,
+    handle=PlainValueHandle,
+    keys=list,
+    looked=cython.Py_ssize_t,
 )
 def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) -> int:
     """Run the hot loop, without observers: emits are anchored to the tuple, which is acked when `execute` returns."""
@@ -352,7 +363,15 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     xor = acked = 0
     at = start - 1
     enough = emitter.emitted + most_emits
-    for at in range(start, min(stop, len(rows))):
+    keys: list[Any] = []
+    looked = stop = min(stop, len(rows))
+    handle = task.looked_up
+    if cython.compiled and handle is not None and only >= 0 and len(handle.cells) >= LEAST_AHEAD:
+        keys, looked = rows.first if only == 0 else rows.others[only - 1], start
+    for at in range(start, stop):
+        if at >= looked:
+            looked = min(at + MOST_AHEAD, stop)
+            handle.look_ahead(keys, at, looked)
         tup = Tuple.__new__(Tuple)
         values = rows.row(at) if cython.compiled else rows[at]
         tup._values, tup._source, tup._more = values, source, ()
@@ -376,8 +395,13 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
             if task.finals:
                 task.acked, acked = task.acked + acked, 0
                 task.commit()
-            else:
-                keep_call(emitter, table)
+            else:  # as `commit` does
+                table.first = None
+                if table.others:
+                    table.others.clear()
+                if emitter.held or emitter.filled > _KEPT:
+                    emitter.release()
+                emitter.filled = 0
         root = tup._root  # settled if the tuple has failed, or the call has acked it
         if root != _SETTLED:
             acked += 1
@@ -393,22 +417,14 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
         tup._root = _SETTLED
         if emitter.emitted >= enough:
             break
+    if handle is not None:
+        handle.ahead_count = 0
     task.xors.add(last, xor)
     task.acked += acked
     emitter.anchor = NOTHING
     table.end()
     batch.position = at + 1
     return at + 1 - start
-
-
-@cython.locals(emitter=HoldingEmitter, table=StateTable)
-def keep_call(emitter: HoldingEmitter, table: StateTable) -> None:
-    """Keep what a call did that has acked and failed no tuple itself, as `StatefulBoltTask.commit` does."""
-    table.first = None
-    if table.others:
-        table.others.clear()
-    if emitter.held_rows or emitter.held:
-        emitter.release()
 
 
 def key_of(values: tuple[Any, ...], positions: tuple[int, ...]) -> Any:
