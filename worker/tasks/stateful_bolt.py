@@ -371,7 +371,7 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     for at in range(start, stop):
         if at >= looked:
             looked = min(at + MOST_AHEAD, stop)
-            handle.look_ahead(keys, at, looked)
+            handle.look_ahead(keys, at, looked)  # type: ignore[union-attr]
         tup = Tuple.__new__(Tuple)
         values = rows.row(at) if cython.compiled else rows[at]
         tup._values, tup._source, tup._more = values, source, ()
