@@ -21,9 +21,10 @@ looked: list[bool] = []
 def rows_of(seed: int) -> list[tuple[Any, str]]:
     source = Random(seed)
     rows: list[tuple[Any, str]] = [(f"word-{number}", "add") for number in range(LEAST_AHEAD + 10)]
-    for _ in range(1_500):
+    for _ in range(4_000):
         key = source.choice(FEW) if source.random() < 0.8 else f"word-{source.randrange(LEAST_AHEAD)}"
-        rows.append((key, source.choice(("add", "add", "clear", "again", "raise", "look"))))
+        [what] = source.choices(("add", "clear", "again", "raise", "look"), (12, 2, 1, 1, 1))
+        rows.append((key, what))
     return rows
 
 

@@ -89,3 +89,26 @@ def test_with_epochs_they_stay_until_a_snapshot_has_said_that_they_are_gone() ->
     keys, values, gone = handle.at_marker_of(cells, 0, len(cells), 1)
     assert (keys, values, sorted(gone)) == ([], [], sorted(f"key {number}" for number in range(90)))
     assert handle.count() == 10 and len(handle.cells) == 10
+
+
+def test_a_cell_that_was_looked_up_and_removed_since_is_not_written() -> None:
+    table = StateTable("counts[0]", lambda: 0.0)
+    handle = handle_of(table)
+    keys = ["first", "second", "first", "new", "new"]
+    for key in keys[:2]:
+        write(table, handle, key, 1)
+    handle.look_ahead(keys, 0, len(keys))
+    assert handle.ahead_count == len(keys)
+    for key, value in zip(keys, (None, None, 5, 6, 7)):
+        write(table, handle, key, value)
+    assert handle.current() == {"first": 5, "new": 7}
+    assert handle.count() == 2
+
+
+def test_cells_are_looked_up_beforehand_only_where_calls_use_the_state() -> None:
+    table = StateTable("counts[0]", lambda: 0.0)
+    handle = handle_of(table)
+    write(table, handle, "first", 1)
+    table.begin("second")
+    handle.look_ahead(["first"], 0, 1)
+    assert handle.ahead_count == 0
