@@ -1,4 +1,4 @@
-"""A state with so many keys that those of several calls are looked up at once: each call sees what those before it did."""
+"""In a large state the keys of several calls are looked up at once: each call sees what earlier calls did."""
 
 from __future__ import annotations
 

@@ -30,4 +30,6 @@ cdef class StatefulBoltTask(BoltTask):
     cpdef Py_ssize_t execute_rows(self, Batch batch, Py_ssize_t stop, long long most_emits) except -1
 
 
+cdef keep_call(HoldingEmitter emitter, StateTable table)
+cdef list keys_ahead(PlainValueHandle handle, RowColumns rows, Py_ssize_t only)
 cpdef key_of(tuple values, tuple positions)

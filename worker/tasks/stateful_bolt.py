@@ -360,14 +360,10 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     table.for_all = positions is None
     only = positions[0] if positions is not None and len(positions) == 1 else -1
     last = _SETTLED if task.failed_for else 0
-    xor = acked = 0
-    at = start - 1
+    xor, acked, at = 0, 0, start - 1
     enough = emitter.emitted + most_emits
-    keys: list[Any] = []
-    looked = stop = min(stop, len(rows))
-    handle = task.looked_up
-    if cython.compiled and handle is not None and only >= 0 and len(handle.cells) >= LEAST_AHEAD:
-        keys, looked = rows.first if only == 0 else rows.others[only - 1], start
+    keys, handle, stop = keys_ahead(task.looked_up, rows, only), task.looked_up, min(stop, len(rows))
+    looked = stop if keys is None else start
     for at in range(start, stop):
         if at >= looked:
             looked = min(at + MOST_AHEAD, stop)
@@ -376,35 +372,24 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
         values = rows.row(at) if cython.compiled else rows[at]
         tup._values, tup._source, tup._more = values, source, ()
         tup._root, tup._xor = roots[at], edges[at]
-        if only >= 0:
-            key = values[only]
-            if type(key) is not str:
-                key = canonical(key)
-        else:
-            key = NONE if positions is None else key_of(values, positions)
-        table.turn, table.key = table.turn + 1, key
-        emitter.anchor = tup
+        key = values[only] if only >= 0 else NONE if positions is None else key_of(values, positions)
+        if type(key) is not str and only >= 0:
+            key = canonical(key)
+        table.turn, table.key, emitter.anchor = table.turn + 1, key, tup
         try:
             execute(tup)
         except BaseException as error:
             task.acked, acked = task.acked + acked, 0  # a failure looks at it
             task.undo()
-            if task.raised(tup, error):
-                enough = 0
+            enough = 0 if task.raised(tup, error) else enough
         else:
             if task.finals:
                 task.acked, acked = task.acked + acked, 0
                 task.commit()
-            else:  # as `commit` does
-                table.first = None
-                if table.others:
-                    table.others.clear()
-                if emitter.held or emitter.filled > _KEPT:
-                    emitter.release()
-                emitter.filled = 0
+            else:
+                keep_call(emitter, table)
         root = tup._root  # settled if the tuple has failed, or the call has acked it
-        if root != _SETTLED:
-            acked += 1
+        acked += root != _SETTLED
         if root == last:
             xor ^= tup._xor
         else:
@@ -425,6 +410,26 @@ def run_calls(task: StatefulBoltTask, batch: Batch, stop: int, most_emits: int) 
     table.end()
     batch.position = at + 1
     return at + 1 - start
+
+
+@cython.locals(emitter=HoldingEmitter, table=StateTable)
+def keep_call(emitter: HoldingEmitter, table: StateTable) -> None:
+    """Keep what a call did that has acked and failed no tuple itself, as `StatefulBoltTask.commit` does."""
+    table.first = None
+    if table.others:
+        table.others.clear()
+    if emitter.held or emitter.filled > _KEPT:
+        emitter.release()
+    emitter.filled = 0
+
+
+@cython.locals(handle=PlainValueHandle, rows=RowColumns, only=cython.Py_ssize_t)
+def keys_ahead(handle: PlainValueHandle | None, rows: Any, only: int) -> Any:
+    """Return the column of the keys of a batch if the values of several calls are looked up at once, which is worth it in a
+    large state only."""
+    if not cython.compiled or handle is None or only < 0 or len(handle.cells) < LEAST_AHEAD:
+        return None
+    return rows.first if only == 0 else rows.others[only - 1]
 
 
 def key_of(values: tuple[Any, ...], positions: tuple[int, ...]) -> Any:
