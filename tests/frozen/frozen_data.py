@@ -18,7 +18,7 @@ from typing import Any, Final
 COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
 GROUPS: Final = "3bccb53e"
-DIFFERENCES: Final = "505d33cf"
+DIFFERENCES: Final = "6db3ec3d"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 
