@@ -208,7 +208,7 @@ def next_versions(
     certain = [entry for entry in state.entries if entry.batch not in uncertain]
     kept = {file.path for entry in certain for file in entry.files}
     gone = [file.path for entry in state.replaced for file in entry.files if file.path not in kept]
-    if unknown := log.live.keys() - kept - set(gone):
+    if unknown := log.live.keys() - {path for entry in state.counted.values() for path in entry.paths}:
         count = "a file" if len(unknown) == 1 else f"{len(unknown):,} files"
         raise ForeignLog(
             f"the Delta log of {log.files.root} has {count} of no committed batch, such as {min(unknown)}: "
