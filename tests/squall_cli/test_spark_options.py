@@ -57,8 +57,19 @@ def error_line(result: Result) -> str:
         (["--conf", "squall.webhdfs.adress=h:1"], "did you mean 'squall.webhdfs.address'?"),
         (["--conf", "squall.webhdfs.address=host:x"], "'host:x' is not a WebHDFS address"),
         (["--conf", "squall.unsafe.store=yes"], "'yes' for squall.unsafe.store: give true or false"),
+        (
+            [
+                "--master",
+                "sc://host",
+                "--conf",
+                "spark.driver.memory=2g",
+                "--conf",
+                "spark.sql.warehouse.dir=/w",
+            ],
+            "conf has 'spark.driver.memory', which Spark reads when a server starts: sc://host runs already; leave it out,",
+        ),
     ],
-    ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe"],
+    ids=["master", "spark", "empty", "in-conf", "no-prefix", "squal", "own", "address", "unsafe", "server"],
 )
 def test_an_invalid_master_or_setting_is_wrong_usage(command: str, options: Sequence[str], said: str) -> None:
     assert said in error_line(run(command, *options))

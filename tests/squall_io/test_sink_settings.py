@@ -56,6 +56,13 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
             {"path": "s3a://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},
             "s3a:// needs one",
         ),
+        (
+            {
+                "master": "sc://host:1/;token=a",
+                "conf": {"spark.driver.memory": "2g", "spark.sql.ansi.enabled": 1},
+            },
+            "conf has 'spark.driver.memory', which Spark reads when a server starts: sc://host:1/;... runs already",
+        ),
         ({"conf": {"squall.webhdfs.adress": "host:9870"}}, "did you mean 'squall.webhdfs.address'?"),
         ({"conf": {"squall.webhdfs.address": "host:x"}}, "'host:x' is not a WebHDFS address"),
         (
@@ -85,6 +92,11 @@ def test_each_mistake_is_reported_with_the_value_and_advice(wrong: dict[str, Any
             for master in ("k8s://https://host:443", "sc://host", "sc://host:15002/;token=a;b=c")
         ),
         {"conf": {"spark.master": "local[3]"}},
+        {"master": "local[2]", "conf": {"spark.driver.memory": "2g"}},
+        {
+            "master": "sc://host",
+            "conf": {"spark.sql.shuffle.partitions": 2, "spark.hadoop.dfs.replication": 1},
+        },
         {"path": "s3a://bucket/counts", "conf": {"squall.unsafe.store": True}},
         {"path": "hdfs://h/t", "master": "sc://host", "conf": {"squall.webhdfs.address": "http://host:9870"}},
         {"conf": {"squall.webhdfs.address": "one:9870, two:9870"}},

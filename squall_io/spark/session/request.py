@@ -41,6 +41,14 @@ DEFAULTS: Final = {
 }
 #: The only defaults that a session of Spark Connect can set, since its server is already running.
 SQL_DEFAULTS: Final = {name: value for name, value in DEFAULTS.items() if name.startswith("spark.sql.")}
+#: How the names begin of settings that a Spark Connect server reads when it starts, and refuses later (CANNOT_MODIFY_CONFIG,
+#: CANNOT_MODIFY_STATIC_CONFIG; tried with Spark 4). It refuses more, rarely used ones, when the session starts.
+_OF_THE_SERVER: Final = (
+    *("spark.archives", "spark.cores.", "spark.driver.", "spark.dynamicAllocation.", "spark.executor."),
+    *("spark.files", "spark.jars", "spark.kryoserializer.", "spark.memory.", "spark.network.", "spark.rpc."),
+    *("spark.serializer", "spark.shuffle.", "spark.sql.catalogImplementation", "spark.sql.extensions"),
+    *("spark.sql.warehouse.dir", "spark.submit.", "spark.task.", "spark.ui."),
+)
 #: Further defaults if the master is `local...`.
 LOCAL_DEFAULTS: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 #: Further defaults if the driver is all of Spark (`local`, `local[...]`): its ports, which every user of the machine can reach,
@@ -109,6 +117,13 @@ class SessionRequest:
     def is_connect(self) -> bool:
         """Whether a Spark Connect server does the work, without Java in this process."""
         return self.where.startswith("sc://")
+
+    @property
+    def server_settings(self) -> list[str]:
+        """The names of settings that only the start of a Spark Connect server can set; none with another master."""
+        if not self.is_connect:
+            return []
+        return sorted(name for name in self.conf if name.startswith(_OF_THE_SERVER))
 
     @property
     def settings(self) -> dict[str, str]:

@@ -129,6 +129,11 @@ def place_problems(
     if (problem := master_problem(request.where)) is not None:
         yield problem
     yield from _setting_problems(conf)
+    for name in request.server_settings:
+        yield (
+            f"conf has {shown(name)}, which Spark reads when a server starts: {request.place} runs already; leave it out, or"
+            " start the server with it"
+        )
     for paths, writing in ((reads, False), (writes, True)):
         for path in paths:
             scheme, problem = scheme_of(path), None
