@@ -24,11 +24,12 @@ from squall_cli.options.kinds import Whole, files, pairs, task_counts
 from squall_cli.options.spark_options import check_places, checked_path, result_options, span_of, table_option
 from squall_cli.packing.loading import load_topology
 from squall_cli.packing.user_modules import digest_of_parts, find_modules
-from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json
+from squall_cli.spark.started_spark import ResultOptions, StartedSpark, version_in_json, why_already
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
+from squall_io.spark.results import versions
 from squall_io.spark.results.versions import Published, Run
 from squall_io.spark.stores.opening import check_table_path
 from topology_api.errors import SquallError
@@ -236,9 +237,8 @@ class ReplayJob:
             "schemas": dict(options.schemas),
             "sources": {name: read.path for name, read in reads.items()},
         }
-        if options.again:
-            settings["again"] = time.time_ns()
-        return Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
+        run = Run("replay", options.source, self.code(), tuple(reads.values()), settings, table.table)
+        return versions.again(table.files, run) if options.again else run
 
     def code(self) -> str:
         """Return a digest of the user's modules, and of the topology that these modules made."""
@@ -338,7 +338,7 @@ def show(out: IO[str], options: ReplayOptions, outcome: Outcome, seconds: float,
             write(out, f"{what} as {where}")
         else:
             write(out, f"{what} already, as {where} on {formats.moment(version.published)}:")
-            write(out, "  the same code over the same rows (--again runs it anyway)")
+            write(out, f"  {why_already(options.again, 'code')}")
     if outcome.errors:
         where = "; --errors PATH keeps them" if options.errors is None else ""
         write(out, f"{formats.plural(outcome.errors, 'error')} (of at most {options.max_errors:,}){where}")

@@ -19,7 +19,7 @@ import click
 from squall.stores.paths import overlap
 from squall_cli.options.kinds import files
 from squall_cli.options.spark_options import check_places, names, result_options, span_of, table_option
-from squall_cli.spark.started_spark import ResultOptions, version_in_json
+from squall_cli.spark.started_spark import ResultOptions, version_in_json, why_already
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
@@ -171,7 +171,4 @@ def show(
         write(out, f"published as {where}: {what} ({formats.duration(seconds)})")
     else:
         when = formats.moment(version.published)
-        write(
-            out,
-            f"published already, as {where} on {when}: the same job over the same rows (--again runs it anyway)",
-        )
+        write(out, f"published already, as {where} on {when}: {why_already(options.again)}")

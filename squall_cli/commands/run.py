@@ -40,6 +40,7 @@ from topology_api.topology import Topology
 @click.command()
 @click.argument("source", metavar="FILE[:NAME]", shell_complete=files)
 @click.argument("arguments", metavar="[-- ARGS]...", nargs=-1, type=click.UNPROCESSED, shell_complete=files)
+@click.option("--name", metavar="NAME", help="The name, also of the state.  [default: the name in FILE]")
 @click.option(
     "-n",
     "--workers",
@@ -60,6 +61,7 @@ from topology_api.topology import Topology
 def run(
     source: str,
     arguments: tuple[str, ...],
+    name: str | None,
     workers: int | None,
     seconds: float | None,
     state_start: str,
@@ -79,6 +81,7 @@ def run(
       squall run word_count.py --workers 2 -- book.txt
       squall run word_count.py --seconds 10 -o topology.max.spout.pending=100
       squall run word_count.py --json > summary.json
+      squall run counts.py --name trial
       squall run counts.py --state @17
 
     The first Ctrl-C drains: spouts stop, and pending trees are processed for at most the message timeout. A second Ctrl-C ends
@@ -88,6 +91,8 @@ def run(
     layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
     topology = load_topology(source, arguments)
+    if name is not None:
+        topology = topology.renamed(name)
     if state_start:
         write(sys.stderr, f"{topology.name} {what_comes_again(state_start, topology)}")
     ended = run_topology(topology, layers, view, seconds, workers, state_start)

@@ -148,6 +148,13 @@ class ResultOptions:
         return open_output(files, self.file_format, self.partition_by, self.keep)
 
 
+def why_already(again: bool, code: str = "job") -> str:
+    """Return why a result was not published again."""
+    if again:
+        return "by the same command, which was cut off, or which runs at the same time"
+    return f"the same {code} over the same rows (--again runs it anyway)"
+
+
 def version_in_json(published: Published) -> dict[str, Any]:
     """Return the version that a run has published as JSON values."""
     version = published.version

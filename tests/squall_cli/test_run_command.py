@@ -24,8 +24,15 @@ def test_a_topology_that_completes_exits_with_0_and_a_summary() -> None:
 
 
 def test_arguments_after_two_dashes_reach_the_topology_as_strings() -> None:
-    result = squall_run(topology("finite"), "--json", "--", "7")
-    assert json.loads(result.stdout)["trees"]["acked"] == 7
+    result = squall_run(topology("finite"), "--name", "trial", "--json", "--", "7")
+    summary = json.loads(result.stdout)
+    assert (summary["name"], summary["trees"]["acked"]) == ("trial", 7)
+
+
+def test_a_name_that_a_topology_cannot_have_is_refused() -> None:
+    result = squall_run(topology("finite"), "--name", "a/b")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "the topology's name 'a/b' " in result.stderr
 
 
 def test_with_json_stdout_is_one_object_whatever_the_components_write() -> None:

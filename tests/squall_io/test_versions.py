@@ -231,6 +231,32 @@ def test_a_run_frozen_for_days_at_any_call_is_published_completely_or_reported_a
     assert lost > 0
 
 
+def test_a_forced_run_killed_at_any_call_and_forced_again_becomes_one_version() -> None:
+    def forced(files: Files) -> None:
+        go(files, versions.again(files, RUN))
+
+    def ready() -> Disk:
+        disk = Disk()
+        go(disk, RUN)
+        return disk
+
+    def kill() -> None:
+        raise Killed
+
+    for after in (False, True):
+        for step in range(1, (steps := steps_of(ready, forced)) + 1):
+            disk = ready()
+            with pytest.raises(Killed):
+                forced(Stepping(disk, step, kill, before=not after))
+            if after and step == steps:
+                continue  # nothing was left to do: it has ended
+            forced(disk)
+            assert len(check_whole(disk)) == 2, (step, after)
+            check_nothing_is_left(disk)
+            forced(disk)
+            assert len(check_whole(disk)) == 3, "a command that has ended may be repeated"
+
+
 def test_a_sweeper_killed_at_any_call_leaves_nothing_permanent_and_harms_nothing() -> None:
     def kill() -> None:
         raise Killed

@@ -8,7 +8,6 @@ Must not know: command lines, terminals, how the job was found.
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.reading.committed import Selection
+from squall_io.spark.results import versions
 from squall_io.spark.results.publishing import OutputTable, Result, publish_frame
 from squall_io.spark.results.versions import Published, Run
 from topology_api import SquallError
@@ -56,13 +56,10 @@ class Job:
 
 
 def run_of(job: Job, choice: Selection, output: OutputTable, again: bool = False) -> Run:
-    """Return the run of a job over a selection; `again`: make it differ from every other run."""
-    settings: dict[str, Any] = {}
-    if choice.key:
-        settings["key"] = list(choice.key)
-    if again:
-        settings["again"] = secrets.token_hex(8)
-    return Run("reprocess", job.name, job.code, (choice.read,), settings, output.table)
+    """Return the run of a job over a selection; `again`: make it differ from the run of the newest version."""
+    settings = {"key": list(choice.key)} if choice.key else {}
+    run = Run("reprocess", job.name, job.code, (choice.read,), settings, output.table)
+    return versions.again(output.files, run) if again else run
 
 
 def reprocess(

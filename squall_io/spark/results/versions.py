@@ -9,7 +9,7 @@ version n: before this call, a reader sees version n - 1, and after it version n
 3. seal     the version's record is put at `results/<attempt>.seal.json`, if absent.
 4. publish  check the numbers after `base`, one by one: stop at a version of the same run. When the first free number
             is found, `table.json` is put if absent, then the record under this number if it is still absent.
-5. clear    the seal is deleted. Then old versions are pruned, and abandoned attempts are swept.
+5. clear    old versions are pruned, and abandoned attempts are swept. Then the seal is deleted.
 
 **Once.** Version records are never deleted (pruned ones are emptied), so the numbers have no holes, and a search through all
 numbers after `base` finds any version of this run that was published since it began. So any process may take step 4,
@@ -32,9 +32,9 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, Final
 
@@ -60,6 +60,8 @@ KEEP_ALIVE: Final = 60.0
 DEAD_AFTER: Final = 24 * 3600.0
 #: The default format of results.
 DEFAULT_TABLE: Final = tables.TableRecord(tables.RESULTS, "parquet", ())
+#: The setting that makes a run differ from an earlier one: the number of the version after which it begins.
+AGAIN: Final = "again"
 #: How many versions are kept, so that readers of the previous version can finish.
 KEEP: Final = 2
 
@@ -220,6 +222,18 @@ def kept_versions(files: Files) -> list[Version]:
 # An attempt, from its beginning to its version
 
 
+def again(files: Files, run: Run) -> Run:
+    """Return a run with the same job and inputs that differs from the run of the newest version.
+
+    If such a run was killed while it published, return that one: its result becomes one version, however often it is repeated.
+    """
+    for draft in _sealed_drafts(files):
+        killed = replace(run, settings={**run.settings, AGAIN: draft.settings.get(AGAIN)})
+        if killed.id == draft.run:
+            return killed
+    return replace(run, settings={**run.settings, AGAIN: newest_number(files)})
+
+
 def begin(files: Files, run: Run) -> Attempt | Version:
     """Begin an attempt of a run; return the newest version instead if it already is this run's result. Raises `TableMismatch`
     if the versions are written in a different way.
@@ -275,7 +289,7 @@ def publish(
         **vars(run),  # the other fields of a version are those of its run
     )
     try:
-        version = _finish(files, _sealed(files, draft))
+        version = _finish(files, _sealed(files, draft), clear=False)
     except AttemptLost:
         # Another attempt of this run may have published first, and then swept this attempt's rows.
         if (meanwhile := published_meanwhile(files, attempt)) is None:
@@ -312,9 +326,9 @@ def _sealed(files: Files, draft: Version) -> Version:
     return draft
 
 
-def _finish(files: Files, draft: Version) -> Version:
-    """Publish a sealed attempt and clear the seal; return the version. The seal is also cleared before `AttemptLost`,
-    `TableMismatch` or `FolderTaken` is raised, since the attempt can then never become a version.
+def _finish(files: Files, draft: Version, clear: bool = True) -> Version:
+    """Publish a sealed attempt and, if `clear`, clear the seal; return the version. The seal is always cleared before
+    `AttemptLost`, `TableMismatch` or `FolderTaken` is raised, since the attempt can then never become a version.
     """
     try:
         version = _numbered(files, draft)
@@ -323,7 +337,8 @@ def _finish(files: Files, draft: Version) -> Version:
     except (AttemptLost, tables.TableMismatch, tables.FolderTaken):
         files.delete(_seal_path(draft.attempt))
         raise
-    files.delete(_seal_path(draft.attempt))
+    if clear or version.attempt != draft.attempt:
+        files.delete(_seal_path(draft.attempt))
     return version
 
 
@@ -384,6 +399,14 @@ def settle(files: Files) -> None:
             continue
 
 
+def _sealed_drafts(files: Files) -> Iterator[Version]:
+    """Yield the drafts of attempts that are sealed, and not known to be published."""
+    for status in files.list(RESULTS):
+        if status.name.endswith(SEAL):
+            with suppress(AbsentFile, UnreadableRecord):
+                yield _version_from(PUBLISH, files.read(status.path), status.path)
+
+
 def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     """Prune versions and sweep attempts; return how many folders were deleted.
 
@@ -401,7 +424,10 @@ def tidy(files: Files, run: str, keep: int = KEEP) -> int:
     left = [name for name in names if name not in live]
     dead = set(_dead(files, left)) if left else set()
     swept = [name for name in left if name in dead or name.partition("-")[0] == run]
-    return len(old) + sum(_sweep(files, name) for name in swept)
+    deleted = len(old) + sum(_sweep(files, name) for name in swept)
+    # Last, since the seal shows `again` that the command of this run may have been killed.
+    map_concurrently(files.delete, [_seal_path(version.attempt) for version in kept if version.run == run])
+    return deleted
 
 
 def _dead(files: Files, attempts: list[str]) -> list[str]:
