@@ -33,6 +33,7 @@ from supervisor.process_host import Recovered
 from topology_api import Topology
 from topology_api.epoch_rules import state_path
 from topology_api.letter_streams import with_letter_streams
+from worker.loop.coming_up import all_up
 from worker.loop.peers import waiting_in
 from worker.loop.plan import WorkerPlan
 from worker.loop.snapshot import worker_counters
@@ -65,6 +66,8 @@ class VirtualTopology:
     running: dict[str, VirtualContainer] = field(default_factory=dict)
     #: Tuples that waited in workers when the workers stopped: these tuples are lost.
     left: list[SentBatch] = field(default_factory=list)
+    #: Whether the start of its workers is over.
+    came_up: bool = False
 
 
 class VirtualHost:
@@ -91,6 +94,13 @@ class VirtualHost:
     def workers(self, name: str | None = None) -> list[Worker]:
         """Return the running workers; `name` as for `containers`."""
         return [container.running for container in self.containers(name)]
+
+    def end_starts(self, now: float) -> None:
+        """End the start of topologies whose tasks are all open by now."""
+        for topology in self.topologies.values():
+            if topology.running and not topology.came_up:
+                workers = [container.running for container in topology.running.values()]
+                topology.came_up = all_up(workers, now)
 
     def settle(self) -> None:
         """Report to the remaining workers which workers have stopped, and which tuples are lost. Called after all supervisors

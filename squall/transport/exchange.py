@@ -142,6 +142,11 @@ class Exchange:
         return all(peer.link.up for peer in self.peers.values())
 
     @property
+    def all_ready(self) -> bool:
+        """Whether the tasks here and at every peer are prepared."""
+        return self.local.ready and all(peer.link.peer_ready for peer in self.peers.values())
+
+    @property
     def awaited_here(self) -> bool:
         """Whether tuples wait at a peer until the tasks of this worker are prepared."""
         return any(peer.link.peer_waits for peer in self.peers.values())

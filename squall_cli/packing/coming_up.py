@@ -341,7 +341,7 @@ def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> 
     if not workers:
         return f"waiting for free slots: `squall supervisors` shows what there is{said}"
     if up < workers:
-        return f"starting: {up} of {plural(workers, 'worker')} up{said}"
+        return f"starting: {up} of {plural(workers, 'worker')} up{busy_with(status)}{said}"
     spouts = [spout for spout in status.components.values() if spout.kind == "spout"]
     if on_trial(status) and any(spout.acked for spout in spouts):
         return f"on trial: {so_far(spouts)}"
@@ -351,11 +351,16 @@ def waiting_for(status: TopologyAnswer, workers: int, up: int, trouble: str) -> 
     if on_trial(status) and status.epoch is not None and emitted:
         return f"on trial: {whole(emitted)} emitted; acks come with the first commit, after the trial"
     down = ", ".join(name for name, component in status.components.items() if is_down(component))
-    return (
-        f"waiting for the first ack: {whole(emitted)} emitted{f' ({down} is down)' if down else ''}"
-        if emitted
-        else "waiting for the first tuple"
-    )
+    busy = busy_with(status)
+    if not emitted:
+        return f"waiting for the first tuple{busy}"
+    return f"waiting for the first ack: {whole(emitted)} emitted{f' ({down} is down)' if down else busy}"
+
+
+def busy_with(status: TopologyAnswer) -> str:
+    """Return what the bolts say that they wait for, such as the start of Spark, as a part of a sentence; "" if none says so."""
+    said = {name: each.idle for name, each in status.components.items() if each.kind != "spout" and each.idle}
+    return "".join(f"; {name}: {own_paths(why)}" for name, why in said.items())
 
 
 def so_far(spouts: Sequence[ComponentStatus]) -> str:

@@ -15,10 +15,12 @@ from squall_cli.packing.coming_up import HAND_OVER_SECS, ROLLBACK_SECS, TROUBLE_
 from tests.squall_cli.fake_nimbus import component, happened, outline, status_of, topology, worker
 
 
-def status(*workers: dict[str, Any], spout: dict[str, Any] | None = None, **values: Any) -> TopologyAnswer:
+def status(
+    *workers: dict[str, Any], spout: dict[str, Any] | None = None, idle: str = "", **values: Any
+) -> TopologyAnswer:
     components = {
         "words": component("spout", **(spout or {})),
-        "count": component("bolt", executed=5 if spout else 0),
+        "count": component("bolt", executed=5 if spout else 0, idle=idle),
     }
     return status_of(topology("words", **{"workers": list(workers), "components": components, **values}))
 
@@ -56,6 +58,18 @@ def test_stages_are_reported_once_each_in_order() -> None:
     assert (seen.now, seen.done) == ("waiting for the first ack: 3 emitted", False)
     seen = coming.update(status(worker("w1"), spout={"emitted": 3, "acked": 2}), 5)
     assert (seen.stages, seen.done, seen.failure) == (("first ack: 2 acked",), True, None)
+
+
+def test_what_bolts_wait_for_is_said_until_the_first_ack() -> None:
+    coming = arrival()
+    seen = coming.update(status(worker("w1", opened=False), idle="Spark starts"), 1)
+    assert seen.now == "starting: 0 of 1 worker up; count: Spark starts"
+    seen = coming.update(status(worker("w1"), idle="the table is opened"), 2)
+    assert seen.now == "waiting for the first tuple; count: the table is opened"
+    seen = coming.update(
+        status(worker("w1"), spout={"emitted": 3, "idle": "at its limit"}, idle="no DataNode"), 3
+    )
+    assert seen.now == "waiting for the first ack: 3 emitted; count: no DataNode"
 
 
 def test_a_topology_that_completed_between_two_queries_has_come_up() -> None:

@@ -40,6 +40,7 @@ from squall.worker_files import (
 from topology_api import Topology
 from worker.errors.error_lines import ErrorLines
 from worker.errors.reports import FILE, MODULE, short_line
+from worker.loop.coming_up import all_up
 from worker.loop.peers import by_tracker, keep_alives
 from worker.loop.snapshot import worker_counters
 from worker.loop.timers import shortest_timeout
@@ -116,6 +117,8 @@ class Daemon:
     #: When the peers were asked to send no more tuples.
     asked_peers_at: float | None = None
     next_flags: float = 0.0
+    #: Whether the start is over, here and at all peers.
+    came_up: bool = False
     # The heartbeat's thread also reads the next two attributes.
     #: When the current round began; None: the loop waits.
     round_began: float | None = None
@@ -207,6 +210,8 @@ class Daemon:
             self.give_up_opening()
         if not exchange.local.ready and worker.opened:
             exchange.ready()
+        if not self.came_up and exchange.all_ready:
+            self.came_up = all_up((worker,), self.lease.now())
         if busy and self.lease.now() >= self.next_flags:
             self.publish_flags()
         return busy

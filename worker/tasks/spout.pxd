@@ -6,7 +6,7 @@ from worker.tasks.task cimport Task
 from worker.tracking.tracker cimport Tracker
 
 
-cpdef add_latencies(latency, list completed, double now)
+cpdef add_latencies(latency, list completed, double now, double start)
 
 
 cdef class SpoutTask(Task):
@@ -31,6 +31,7 @@ cdef class SpoutTask(Task):
     cdef public long long besides
     cdef public bint final_calls_emit
     cdef public object latency
+    cdef public double measured_from
     cdef public dict given_up
     cdef public object first_failure
     cdef public object reading

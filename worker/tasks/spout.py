@@ -90,6 +90,8 @@ class SpoutTask(Task):
         #: Whether calls of `ack` or `fail` have ever emitted, or there was a dead letter.
         self.final_calls_emit = False
         self.latency = LatencyHistogram()
+        #: The time from which complete latencies are counted: see loop/coming_up.py.
+        self.measured_from = 0.0
         #: The number of trees that failed for good, by reason.
         self.given_up: dict[str, int] = {}
         #: When and why the first of these trees failed. Trees that failed because the task was stopped are left out.
@@ -299,7 +301,7 @@ class SpoutTask(Task):
                 tracker.completed[:0] = left
                 del completed[-len(left) :]
             if completed:
-                add_latencies(self.latency, completed, now)
+                add_latencies(self.latency, completed, now, self.measured_from)
             if self.outages.alive:
                 for emission in completed:
                     if emission[6] is not None:
@@ -454,13 +456,14 @@ class SpoutTask(Task):
 
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
-def add_latencies(latency: LatencyHistogram, completed: list[Emission], now: float) -> None:
-    """Record the complete latencies. Emissions of one run have the same time, and are recorded together."""
+def add_latencies(latency: LatencyHistogram, completed: list[Emission], now: float, start: float) -> None:
+    """Record the complete latencies, from `start` at the earliest. Emissions of one run have the same time, and are recorded
+    together."""
     since, count = completed[0][5], 0
     for emission in completed:
         at = emission[5]
         if at != since:
-            latency.add(now - since, count)
+            latency.add(now - max(since, start), count)
             since, count = at, 0
         count += 1
-    latency.add(now - since, count)
+    latency.add(now - max(since, start), count)
