@@ -66,9 +66,7 @@ def test_what_bolts_wait_for_is_said_until_the_first_ack() -> None:
     assert seen.now == "starting: 0 of 1 worker up; count: Spark starts"
     seen = coming.update(status(worker("w1"), idle="the table is opened"), 2)
     assert seen.now == "waiting for the first tuple; count: the table is opened"
-    seen = coming.update(
-        status(worker("w1"), spout={"emitted": 3, "idle": "at its limit"}, idle="no DataNode"), 3
-    )
+    seen = coming.update(status(worker("w1"), spout={"emitted": 3, "pending": 3}, idle="no DataNode"), 3)
     assert seen.now == "waiting for the first ack: 3 emitted; count: no DataNode"
 
 
