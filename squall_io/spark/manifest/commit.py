@@ -142,6 +142,11 @@ class BatchCommit:
         """The entry, if this commit has put it, or has found it; a batch may count without."""
         return self._entry
 
+    @property
+    def size(self) -> int:
+        """Bytes of the files that Spark has written; 0: they are not listed yet."""
+        return sum(file.size for _, file in self._moves or ())
+
     def run(self) -> BatchEntry:
         """Take steps 2 to 6, and return the entry, which then counts. Raises `Superseded`, `BatchLost`, `BatchConflict`, and
         errors of `Files`.

@@ -137,6 +137,9 @@ class SparkSink(StagedSink):
         self._rows_of = RowsOf(writer.schema, settings.schema)
         self._checker = RowChecker(writer.schema, settings.file_format, settings.partition_by)
         self._seconds = 0.0
+        self._committed_at = time.monotonic()
+        #: Seconds in which Spark wrote what was staged last.
+        self._staged_in = 0.0
         self._reported_superseded = False
         #: How many tuples did not fit, which `row` counts; how many of them `stage`, beside it, has logged; and the first
         #: reason of the others.
@@ -144,8 +147,11 @@ class SparkSink(StagedSink):
         self._first_misfit = ""
         self._rows = context.counter("rows")
         self._batches = context.counter("batches")
+        self._bytes = context.counter("bytes")
+        self._took = context.histogram("seconds a commit")
         self._bad_rows = context.counter("bad rows")
         context.gauge("seconds of the last commit", lambda: self._seconds)
+        context.gauge("seconds since the last commit", lambda: time.monotonic() - self._committed_at)
         context.gauge("seconds of waiting for storage", lambda: writer.trouble)
         context.gauge("seconds that the Delta log is behind", lambda: writer.behind)
 
@@ -163,9 +169,8 @@ class SparkSink(StagedSink):
             raise NotCommitted(f"{error}. {_WHEN_SUPERSEDED}") from None
         at_step("ack")
         self._writer.tidy(commit)
-        self._rows.add(table.num_rows)
         self._batches.add()
-        self._seconds = time.monotonic() - started
+        self._count(table.num_rows, commit.size, started)
 
     def row(self, tup: Tuple) -> Row:
         """Return the row of a tuple. Raises FailTuple for a tuple that does not fit the schema."""
@@ -187,20 +192,29 @@ class SparkSink(StagedSink):
             self._context.log.warning(what, misfits, epoch, self._first_misfit)
             self._logged_misfits += misfits
         name = self._epochs.stage(self.lineage, epoch, table_of(rows, self._checker))
-        self._seconds = time.monotonic() - started
+        self._staged_in = time.monotonic() - started
         return {"part": name, "rows": len(rows)}
 
     def commit(self, epoch: int | None, handle: Any) -> None:
         """Put the epoch's batch into the table, with the parts of all tasks, unless another task has done so."""
         assert epoch is not None
-        if self._epochs.show(self.lineage, epoch, handle["part"]):
-            self._batches.add()
-        self._rows.add(handle["rows"])
+        started = time.monotonic() - self._staged_in
+        made = self._epochs.show(self.lineage, epoch, handle["part"])
+        self._batches.add(int(made is not None))
+        self._count(handle["rows"], 0 if made is None else made.size, started)
 
     def abort(self, epoch: int | None, handle: Any) -> None:
         """Delete what was staged for an epoch that is void."""
         assert epoch is not None
         self._epochs.drop(self.lineage, epoch, handle["part"])
+
+    def _count(self, rows: int, size: int, started: float) -> None:
+        """Count what was committed. size: bytes; started: when the commit began, by the monotonic clock."""
+        self._committed_at = now = time.monotonic()
+        self._seconds = now - started
+        self._rows.add(rows)
+        self._bytes.add(size)
+        self._took.add(self._seconds)
 
     def cleanup(self) -> None:
         """Release the session; the last sink that does so stops the session."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from squall_io.spark.manifest.commit import BatchLost
+from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.epochs import (
     EpochPart,
     Shower,
@@ -75,8 +76,8 @@ class EpochWriter(SinkTable):
         what = f"{rows.num_rows} rows of batch {batch} are not staged in {self._store.root}"
         return self._retried(what, lambda: self._stage(staging, rows))
 
-    def show(self, lineage: str, epoch: int, name: str) -> bool:
-        """Make visible what was staged; return whether this call made the epoch's batch. Raises `NotCommitted`."""
+    def show(self, lineage: str, epoch: int, name: str) -> BatchEntry | None:
+        """Make visible what was staged; return the epoch's batch if this call has made it. Raises `NotCommitted`."""
         batch = epoch_batch(lineage, self._context.component, epoch)
         task = self._context
         by = Shower(task.topology, task.topology_id, task.component, task.incarnation)
@@ -87,7 +88,7 @@ class EpochWriter(SinkTable):
         if self._delta is not None:
             self._delta.add(shown.entry)  # each task tells of it: the one that has made it may be gone
         self._tidy(batch, shown.made)
-        return shown.made
+        return shown.entry if shown.made else None
 
     def drop(self, lineage: str, epoch: int, name: str) -> None:
         """Delete what was staged for a void epoch. Raises `NotCommitted`."""
