@@ -57,6 +57,31 @@ def test_what_others_left_out_is_found_by_comparing_now_and_then() -> None:
     assert compare_log(files) == LogState(3)
 
 
+def test_what_a_killed_task_left_out_is_in_the_log_within_a_minute_though_all_is_idle() -> None:
+    files = table()
+    enable(files, wall())
+    kept = follower(files)
+    kept.round(0.0)
+    commit(files, 1, "day=1")  # of a task that was killed
+    for now in range(5, 61, 5):
+        kept.round(float(now))
+    assert compare_log(files) == LogState(1)
+
+
+def test_what_other_tasks_add_themselves_is_compared_by_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = table()
+    enable(files, wall())
+    kept, other = follower(files), follower(files)
+    for each in (kept, other):
+        each.round(0.0)
+    monkeypatch.setattr(delta_follower, "catch_up", lambda *args: pytest.fail("compared"))
+    for number in range(1, 30):
+        other.add(commit(files, number, "day=1"))
+        for each in (kept, other):
+            each.round(5.0 * number)
+    assert compare_log(files) == LogState(29)
+
+
 def test_a_batch_that_counts_without_a_known_entry_is_found_at_once() -> None:
     files = table()
     enable(files, wall())

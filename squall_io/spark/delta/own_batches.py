@@ -16,6 +16,7 @@ from squall_io.spark.delta import log_names
 from squall_io.spark.delta.actions import decode_actions, encode_actions
 from squall_io.spark.delta.following import adding_actions
 from squall_io.spark.manifest.entries import BatchEntry
+from squall_io.spark.manifest.layout import COMMITS, batch_of
 
 #: How many names of batches that are in the log are remembered. Two tasks may both have made the batch of an epoch visible, if
 #: a checkpoint of the manifest took its entry between; they do so within a few epochs.
@@ -36,6 +37,14 @@ class OwnBatches:
     waiting: list[BatchEntry] = field(default_factory=list)
     #: Batches that are in the log, or whose rows are, by their names; the oldest first.
     _known: dict[str, None] = field(default_factory=dict, init=False)
+
+    def unknown_of(self, files: Files) -> set[str]:
+        """Return the batches with an entry that the log did not name since the task began. Reads what others have put."""
+        names = {str(batch) for status in files.list(COMMITS) if (batch := batch_of(status.name)) is not None}
+        while files.exists(path := log_names.version_path(self.version + 1)):
+            self._skip(files, path)
+            self.version += 1
+        return names - self._known.keys()
 
     def add(self, files: Files) -> None:
         """Add the batches that wait; each must have passed the last look of the protocol. Raises errors of `Files`, after which

@@ -26,6 +26,9 @@ ROUND: Final = 5.0
 LOOK: Final = 60.0
 #: Seconds between two comparisons with the whole manifest, if the task has added something since.
 COMPARE: Final = 600.0
+#: Seconds between two looks for entries of others that the log does not name, which takes a listing: what is found twice is
+#: added, so that the log is at most a minute behind a task that was killed.
+LISTED: Final = 25.0
 #: How long the end of the task waits for the last batches to get into the log, in seconds.
 LAST: Final = 5.0
 
@@ -52,6 +55,10 @@ class DeltaFollower:
         #: When to compare next, and the version at which it was done last.
         self._due = 0.0
         self._compared = -1
+        #: When to look at the entries next; those that the log lacked at the last look, and those that were compared.
+        self._listed = 0.0
+        self._lacking: set[str] = set()
+        self._settled: set[str] = set()
         self._failing = False
         self._ended = False
         self._stop = threading.Event()
@@ -88,7 +95,8 @@ class DeltaFollower:
         if (own := self._own) is None:
             return
         # A comparison comes first, since it tells of new columns that the batches may have.
-        if self._is_due(own.version, now):
+        if self._is_due(own.version, now) or self._is_lacking(own, now):
+            self._settled = own.unknown_of(self._files())
             catch_up(self._files(), self._wall)
             self._due = now + COMPARE
             self._compared = own.version
@@ -98,6 +106,15 @@ class DeltaFollower:
         if self._compared < 0 or version - self._compared >= CHECKPOINT_EVERY:
             return True
         return version != self._compared and now >= self._due
+
+    def _is_lacking(self, own: OwnBatches, now: float) -> bool:
+        """Return whether the log has lacked a batch of another task at two looks."""
+        if now < self._listed:
+            return False
+        self._listed = now + LISTED
+        before, self._lacking = self._lacking, own.unknown_of(self._files()) - self._settled
+        self._lacking -= {str(entry.batch) for entry in own.waiting}
+        return not before.isdisjoint(self._lacking)
 
     def _take(self) -> None:
         """Take what the sink's thread has committed. Without a log it is forgotten: if the table ever gets one, a comparison
