@@ -17,9 +17,9 @@ import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
-from squall_cli.options.kinds import Seconds, folders
+from squall_cli.options.kinds import Seconds, Whole, folders
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
-from squall_cli.spark import table_delta, table_sweep
+from squall_cli.spark import table_delta, table_sweep, table_versions
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import echo
@@ -83,6 +83,9 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
     callback=names,
     help="Count replays: rows that are equal to an earlier row in these columns.",
 )
+@click.option(
+    "--versions", "most", metavar="N", type=Whole(1), help="Show the last N versions of its Delta log."
+)
 @click.option("--sweep", "sweeping", is_flag=True, help="Delete leftovers of topologies that have ended.")
 @click.option(
     "--older-than",
@@ -107,6 +110,7 @@ def table(
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
+    most: int | None,
     sweeping: bool,
     older_than: float | None,
     dry_run: bool,
@@ -120,10 +124,11 @@ def table(
 
     Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
     reads every committed file and compares its digest with the committed one. --key lets Spark count the rows that are replays
-    of other rows. --sweep deletes leftovers of topologies that ended in the middle of a batch: the command assumes that a
-    topology has ended if it wrote nothing for a day, or for --older-than seconds. If a sink of such a topology is still alive,
-    it writes its batch again; no row is lost. --enable-delta gives a table of Parquet files a Delta log, from which readers of
-    Delta tables see the committed rows; a table that a sink has made has one.
+    of other rows. --versions shows what `read_committed(version=...)` can read. --sweep deletes leftovers of topologies that
+    ended in the middle of a batch: the command assumes that a topology has ended if it wrote nothing for a day, or for
+    --older-than seconds. If a sink of such a topology is still alive, it writes its batch again; no row is lost. --enable-delta
+    gives a table of Parquet files a Delta log, from which readers of Delta tables see the committed rows; a table that a sink
+    has made has one.
 
     \b
     Examples:
@@ -146,6 +151,7 @@ def table(
         changed = table_delta.change(files, enable_delta, rebuild_delta)
         age = table_sweep.OLD if older_than is None else older_than
         swept, found = swept_and_read(files, age if sweeping else None, dry_run)
+        history = table_versions.versions(files, most)
         verified = checked(files) if verifying else None
         bad = [*unreadable_lines(found), *problem_lines(verified)]
         counts = None
@@ -154,9 +160,11 @@ def table(
             counts = counted(started, path, key)
     if as_json:
         swept_in_json = {} if swept is None else {"swept": table_sweep.in_json(swept)}
-        echo_json({**in_json(found, verified, counts), **swept_in_json})
+        history_in_json = {} if most is None else {"log_versions": table_versions.in_json(history)}
+        echo_json({**in_json(found, verified, counts), **history_in_json, **swept_in_json})
     else:
         print_summary(found)
+        print_rows(table_versions.COLUMNS, history)
         print_swept(swept)
         for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
             echo(line)

@@ -218,7 +218,13 @@ def next_versions(
         *_changed(log, table, schema),
         *(_removed(log.live[path], now) for path in gone if path in log.live),
     ]
-    adding = [entry for entry in certain if any(file.path not in log.live for file in entry.files)]
+    leaving = {str(entry.batch) for entry in state.replaced if not (entry.paths - kept).isdisjoint(log.live)}
+    adding = [
+        entry
+        for entry in certain
+        # An entry that only drops rows has no file of its own, and takes effect by what it removes.
+        if any(file.path not in log.live for file in entry.files) or not leaving.isdisjoint(entry.replaces)
+    ]
     if not first and not adding:
         return []
     # What is removed is in the first version, with all entries that replace it: no reader sees a part of a compaction.
