@@ -189,7 +189,10 @@ def test_of_a_table_of_results_a_kept_version_is_read() -> None:
         files.put_if_absent(f"{attempt.rows}/part-0.parquet", b"123")
         published = publish(files, attempt, run, number, "n int", wall=partial(float, number))
         tidy(files, published.version.run)
-    rows = lambda point: [batch.rows for batch in choose(files, point=point).inside]  # noqa: E731
+
+    def rows(point: Point) -> list[int]:
+        return [batch.rows for batch in choose(files, point=point).inside]
+
     assert (rows(NOW), rows(Point(2)), rows(Point(3))) == ([3], [2], [3])
     assert (rows(Point(timestamp=2.5)), rows(Point(timestamp=9.0))) == ([2], [3])
     for version, why in ((1, "is not kept any more"), (4, "is not there yet")):
