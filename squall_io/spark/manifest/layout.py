@@ -15,6 +15,8 @@ PATH/                                            the table; every path below is 
     staging/<batch>/<part>/, <index>.json        of a batch of an epoch: what Spark writes for a task, and its record
     results/<run>-<random>/, versions/<n>.json   of a table of results: what a run wrote, and the published versions
     results/<run>-<random>.seal.json             whether the run's files are published or swept: see results/versions.py
+    leases/<random>.json                         a reader, and what it may still read: see `leases`
+    vacuums/<n>.json                             which batches have no files any more: see `vacuums`
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
 The Delta log, `PATH/_delta_log`, has names of its own (`delta/log_names.py`).
@@ -44,6 +46,8 @@ CHECKPOINTS: Final = f"{FOLDER}/checkpoints"
 STAGING: Final = f"{FOLDER}/staging"
 RESULTS: Final = f"{FOLDER}/results"
 VERSIONS: Final = f"{FOLDER}/versions"
+LEASES: Final = f"{FOLDER}/leases"
+VACUUMS: Final = f"{FOLDER}/vacuums"
 TMP: Final = paths.TMP
 
 #: Prefix of the names of data files: a name that begins with "_" or "." would be hidden from readers.

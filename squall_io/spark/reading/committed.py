@@ -101,7 +101,7 @@ def read_committed(
     Raises `NoTable`, `CannotRead`, `NoVersion`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark
     Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
     """
-    with _opened(spark, path) as files:
+    with opened(spark, path) as files:
         if unreadable not in ("refuse", "skip"):
             raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
         span = Span.of(since, until)
@@ -109,7 +109,7 @@ def read_committed(
     return wanted.frame(spark)
 
 
-def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
+def opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
     """Open the file system at a path in the way that fits the session; with Spark Connect, a setting says where WebHDFS is."""
     hint = "as in read_committed(spark, '/tables/counts')"
     if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
@@ -192,7 +192,7 @@ def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[
     """Count the committed rows of a table by key; raises what `read_committed` raises."""
     from pyspark.sql import functions as F
 
-    with _opened(spark, path) as files:
+    with opened(spark, path) as files:
         choice = choose(files)
     names = key_names(choice.source.schema, key)
     rows = choice.frame(spark)

@@ -28,6 +28,7 @@ from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
+from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
 from squall_io.spark.rows.schema import Schema
@@ -113,6 +114,8 @@ class BatchUnits(Units):
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
         self._lease: SessionLease | None = None
+        #: Keeps files that a vacuum would delete; set by `open`.
+        self._holding: Holding | None = None
         #: This task's batches.
         self._entries: dict[Unit, BatchEntry] = {}
         #: The files of commits and checkpoints at the last poll.
@@ -129,6 +132,9 @@ class BatchUnits(Units):
         table = tables.read_table(self._files)
         self._check(table)
         self._format = table.file_format
+        reader = f"CommittedRows of {context.topology_id}, task {context.component}/{context.index}"
+        self._holding = Holding(self._files, reader, context.log)
+        self._holding.hold()
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the batches that count now, by owner and number; nothing with `follow`."""
@@ -185,7 +191,9 @@ class BatchUnits(Units):
             )
 
     def close(self) -> None:
-        """Close the table, and release the session."""
+        """Close the table, and release the session and the files."""
+        if self._holding is not None:
+            self._holding.release()
         super().close()
         if self._lease is not None:
             self._lease.release()
