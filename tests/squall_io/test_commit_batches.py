@@ -43,7 +43,10 @@ class Batch:
         """Its commit."""
         owner = Owner(writer_id(), 1, "counts", TOPOLOGY, SINK, (1, 0))
         files = self.world.files(self._gate)
-        return BatchCommit(files, owner, NAME, 2, 1, attempt, at=self.steps.append, wall=self.world.wall)
+        world = self.world
+        return BatchCommit(
+            files, owner, NAME, 2, 1, attempt, at=self.steps.append, data=world.data, wall=world.wall
+        )
 
     @property
     def writes(self) -> list[str]:

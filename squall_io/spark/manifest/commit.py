@@ -88,7 +88,7 @@ from squall.stores.concurrently import map_concurrently
 from squall.stores.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.claims import require_owner
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
-from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden
+from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden, place_in
 from squall_io.spark.manifest.sweep import delete_leftovers
 from topology_api import SquallError
 
@@ -128,6 +128,8 @@ class BatchCommit:
     schema: int
     attempt: int = 1
     _: KW_ONLY
+    #: The table's folder of data files (`TableRecord.data`).
+    data: str
     #: The wall clock, in seconds since 1970.
     wall: Callable[[], float]
     #: Called before each step, with the step's name: tests use it to freeze, kill or fail a commit at that step.
@@ -184,9 +186,8 @@ class BatchCommit:
         moves = []
         for number, (status, digest) in enumerate(zip(staged, digests)):
             directory, _, name = status.path[below:].rpartition("/")
-            place = self.name.data_file(self.attempt, number, suffix_of(name))
-            target = f"{directory}/{place}" if directory else place
-            moves.append((status.path, DataFile(target, status.size, digest)))
+            place = place_in(directory, self.name.data_file(self.attempt, number, suffix_of(name)))
+            moves.append((status.path, DataFile(place_in(self.data, place), status.size, digest)))
         return moves
 
     def _move(self, source: str, file: DataFile) -> None:
