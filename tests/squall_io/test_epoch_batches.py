@@ -80,7 +80,7 @@ def test_the_rows_of_all_tasks_are_one_batch_which_the_first_task_shows() -> Non
     assert {files.read(file.path).decode() for file in entry.files} == {
         f"{part} {day}" for part in parts for day in (1, 2)
     }
-    assert {file.path.partition("/")[0] for file in entry.files} == {"day=1", "day=2"}
+    assert {file.path.rpartition("/")[0] for file in entry.files} == {"data/day=1", "data/day=2"}
     assert staging(files) == []
 
 
