@@ -105,6 +105,10 @@ class WriterId:
         return f"{self.topology_id}.{self.component}.{self.index}"
 
 
+#: The writer id of those that replace batches of a table, as a compaction does: one at a time. No result of `safe` begins so.
+REWRITER: Final = WriterId("rewrite~~", "table", 0)
+
+
 @dataclass(frozen=True, order=True)
 class BatchName:
     """The name of a batch that an owner of a writer id has written or will write. `number` counts from 1 in each epoch."""
