@@ -11,8 +11,8 @@ batch's files decides.
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: CSV files are
 read with the schema that they were written with.
 
-**A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's layout and
-everything else is in the hidden folder `_squall`. It may also see a batch just before the commit, every replay, and, until the
+**A plain reader** (`spark.read`, or a Hive table) of the folder of data files sees the same files, since they are in Hive's
+layout. It may also see a batch just before the commit, every replay, and, until the
 next sweep, batches that will never be committed.
 Must not know: how batches get into the table.
 """
@@ -256,7 +256,7 @@ def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> Table
         for entry in state.entries
         if entry.files
     )
-    return TableContents(files.root, "", table.file_format, latest.schema, batches)
+    return TableContents(files.root, table.data, table.file_format, latest.schema, batches)
 
 
 def _result(files: Files, point: Point) -> TableContents:

@@ -25,7 +25,7 @@ from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, place_in
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.retention.holding import Holding
@@ -106,8 +106,9 @@ class CommittedRows(ReadingSpout):
 class BatchUnits(Units):
     """The batches of a table, for one task."""
 
-    #: The table's file format; set by `open`.
+    #: The table's file format, and the whole path of its data files; set by `open`.
     _format: str
+    _base: str
     #: Schemas by number; 0 is the newest, which has all requested fields. Set by `open`.
     _schemas: dict[int, Schema]
 
@@ -132,6 +133,7 @@ class BatchUnits(Units):
         table = tables.read_table(self._files)
         self._check(table)
         self._format = table.file_format
+        self._base = place_in(self._files.root, table.data)
         reader = f"CommittedRows of {context.topology_id}, task {context.component}/{context.index}"
         self._holding = Holding(self._files, reader, context.log)
         self._holding.hold()
@@ -294,9 +296,7 @@ class BatchUnits(Units):
         session = self._lease.session
         path = f"{self._files.root}/{file.path}"
         try:
-            reader = (
-                session.read.format(self._format).schema(str(schema)).option("basePath", self._files.root)
-            )
+            reader = session.read.format(self._format).schema(str(schema)).option("basePath", self._base)
             loaded = reader.options(**read_options(self._format)).load(path)
             columns = [
                 (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
