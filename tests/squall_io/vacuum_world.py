@@ -20,7 +20,7 @@ from squall_io.spark.manifest.vacuums import read_vacuums, vacuumed_in
 from squall_io.spark.retention.vacuum import Vacuumed, vacuum
 from tests.squall_io.commit_world import Broken, again
 from tests.squall_io.delta_world import MERGER, DeltaWorld
-from tests.squall_io.memory_files import Gate
+from tests.squall_io.memory_files import Gate, MemoryStore
 
 
 @dataclass
@@ -34,7 +34,8 @@ class VacuumWorld(DeltaWorld):
     _replaced: set[BatchName] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.store.clock = 2e9  # type: ignore[attr-defined]
+        assert isinstance(self.store, MemoryStore)
+        self.store.clock = 2e9  # by this clock, too, all entries are old
         super().__post_init__()
 
     def vacuum(self, gate: Gate, at: Callable[[str], None] = lambda step: None) -> None:
@@ -82,6 +83,7 @@ class VacuumWorld(DeltaWorld):
 
     def _deleted(self, path: str) -> bytes:
         """A file of an earlier version of the log, or of a later state of the table than that version."""
+        assert isinstance(self.store, MemoryStore)
         return dict(self.store.deleted)[path]
 
     def _check_leftovers(self, state: TableState) -> None:
