@@ -106,6 +106,7 @@ def test_what_a_lease_holds_stays_and_is_named() -> None:
     assert (found.batches, found.files) == (1, 1)
     assert [(each.holder, each.since, each.batches) for each in found.held] == [("a reader", 5.0, 2)]
     assert data(files) == of(two, first, second)
+    assert vacuumed_in(read_vacuums(files).values()) == {first.batch}  # earlier versions can be read on
     files.delete(path)
     run(files)
     assert data(files) == of(second)
