@@ -197,7 +197,8 @@ class ReplayJob:
         options = self.options
         for name, path in options.sources.items():
             fields = self.plan.fields_of(self.plan.given[name])
-            self.given[name] = source_at(self.started.store(path), path, options.span, fields)
+            store = self.started.held_store(path, "squall replay")
+            self.given[name] = source_at(store, path, options.span, fields)
         outputs = {
             name: options.open_output(self.started.store(path)) for name, path in options.outputs.items()
         }

@@ -129,7 +129,8 @@ def run_job(job: Job, options: ReprocessOptions) -> tuple[Published, Run]:
     from squall_io.spark.results.reprocess import run_of
 
     with options.started() as started:
-        choice = choose(started.store(options.source), options.span, options.key)
+        source = started.held_store(options.source, "squall reprocess")
+        choice = choose(source, options.span, options.key)
         output = options.open_output(started.store(options.target))
         run = run_of(job, choice, output, options.again)
         session = partial(started.watched, f"running {called(job.name)}")

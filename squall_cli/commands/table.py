@@ -17,9 +17,9 @@ import click
 
 from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
-from squall_cli.options.kinds import Seconds, folders
+from squall_cli.options.kinds import Seconds, Whole, folders
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
-from squall_cli.spark import table_delta, table_sweep
+from squall_cli.spark import table_delta, table_sweep, table_versions
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import echo
@@ -83,6 +83,9 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
     callback=names,
     help="Count replays: rows that are equal to an earlier row in these columns.",
 )
+@click.option(
+    "--versions", "most", metavar="N", type=Whole(1), help="Show the last N versions of its Delta log."
+)
 @click.option("--sweep", "sweeping", is_flag=True, help="Delete leftovers of topologies that have ended.")
 @click.option(
     "--older-than",
@@ -107,6 +110,7 @@ def table(
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
+    most: int | None,
     sweeping: bool,
     older_than: float | None,
     dry_run: bool,
@@ -120,10 +124,10 @@ def table(
 
     Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
     reads every committed file and compares its digest with the committed one. --key lets Spark count the rows that are replays
-    of other rows. --sweep deletes leftovers of topologies that ended in the middle of a batch: the command assumes that a
-    topology has ended if it wrote nothing for a day, or for --older-than seconds. If a sink of such a topology is still alive,
-    it writes its batch again; no row is lost. --enable-delta gives a table of Parquet files a Delta log, from which readers of
-    Delta tables see the committed rows; a table that a sink has made has one.
+    of other rows. --versions shows what `read_committed(version=...)` can read. --sweep deletes leftovers of topologies that
+    ended in the middle of a batch: the command assumes that a topology has ended if it wrote nothing for a day, or for
+    --older-than seconds. If its sink is alive, it writes the batch again; no row is lost. --enable-delta gives a table of
+    Parquet files a Delta log, from which readers of Delta tables see the committed rows; a sink's new table has one.
 
     \b
     Examples:
@@ -138,25 +142,24 @@ def table(
 
     if not sweeping and (dry_run or older_than is not None):
         raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
-    check_places(
-        master, conf, reads=[path], writes=[path] if sweeping or enable_delta or rebuild_delta else []
-    )
+    writes = [path] if sweeping or enable_delta or rebuild_delta else []
+    check_places(master, conf, reads=[path], writes=writes)
     with StartedSpark(master, conf) as started:
-        files = started.store(path)
-        changed = table_delta.change(files, enable_delta, rebuild_delta)
-        age = table_sweep.OLD if older_than is None else older_than
-        swept, found = swept_and_read(files, age if sweeping else None, dry_run)
+        changed = table_delta.change(files := started.store(path), enable_delta, rebuild_delta)
+        swept, found = swept_and_read(files, sweeping, older_than, dry_run)
+        history = table_versions.versions(files, most)
         verified = checked(files) if verifying else None
         bad = [*unreadable_lines(found), *problem_lines(verified)]
         counts = None
         if key is not None and found.schema is not None and not bad:
-            key_names(found.schema, key)  # before Spark is started
-            counts = counted(started, path, key)
+            counts = counted(started, path, key_names(found.schema, key))
     if as_json:
-        swept_in_json = {} if swept is None else {"swept": table_sweep.in_json(swept)}
-        echo_json({**in_json(found, verified, counts), **swept_in_json})
+        more: dict[str, Any] = {} if most is None else {"log_versions": table_versions.in_json(history)}
+        more |= {} if swept is None else {"swept": table_sweep.in_json(swept)}
+        echo_json(in_json(found, verified, counts) | more)
     else:
         print_summary(found)
+        print_rows(table_versions.COLUMNS, history)
         print_swept(swept)
         for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
             echo(line)
@@ -166,21 +169,22 @@ def table(
 
 
 def swept_and_read(
-    files: OpenStore, age: float | None, dry_run: bool
+    files: OpenStore, sweeping: bool, older_than: float | None, dry_run: bool
 ) -> tuple[table_sweep.Sweep | None, TableSummary]:
-    """Sweep the table unless `age` is None. Return the result, and a summary of the table after the sweep."""
+    """Sweep the table if `sweeping`. Return the result, and a summary of the table after the sweep."""
     from squall_io.spark.manifest.envelopes import UnreadableRecord
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.reading.summary import table_summary
 
     try:
-        swept = None if age is None else table_sweep.sweep(files, age, dry_run)
+        age = table_sweep.OLD if older_than is None else older_than
+        swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
         return swept, table_summary(files)
     except UnreadableRecord as problem:
         raise UnreadableManifest(files.root, [problem]) from None
 
 
-def counted(started: StartedSpark, path: str, key: tuple[str, ...]) -> KeyCounts:
+def counted(started: StartedSpark, path: str, key: Sequence[str]) -> KeyCounts:
     """Count the rows by key, with a progress bar while Spark runs."""
     from squall_io.spark.reading.committed import count_keys
     from squall_io.spark.results.job_errors import spark_errors_as

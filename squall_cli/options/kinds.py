@@ -76,6 +76,31 @@ class Seconds(click.types.FloatParamType):
         return seconds
 
 
+class Age(click.types.FloatParamType):
+    """A time in seconds, minutes, hours or days: `3600`, `90m`, `12h`, `30d`. The value is in seconds."""
+
+    name = "age"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        unit = _UNITS.get(text[-1:], 0)
+        try:
+            seconds = float(text[:-1]) * unit if unit else float(text)
+        except ValueError:
+            seconds = float("nan")
+        if not 0 <= seconds <= LONGEST_SECS:
+            self.fail(
+                f"{value!r}: give a number of seconds, or one with a unit, such as 90m, 12h or 30d",
+                param,
+                ctx,
+            )
+        return seconds
+
+
+#: The units of an age, in seconds.
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
 def pairs(
     given: Sequence[str], form: str, split: Callable[[str, str], tuple[str, str, str]] = str.partition
 ) -> dict[str, str]:

@@ -218,3 +218,12 @@ class StartedSpark:
             self.stack.callback(self._jvm.close)
         session = self.session() if connect else None
         return self.stack.enter_context(open_files(path, session=session, jvm=self._jvm, conf=self._conf))
+
+    def held_store(self, path: str, reader: str) -> OpenStore:
+        """Open the file system at a path as `store` does; if a table is there, keep its files until the end. `reader`: names
+        the command to a vacuum."""
+        from squall_io.spark.retention.holding import held
+
+        files = self.store(path)
+        self.stack.enter_context(held(files, reader))
+        return files

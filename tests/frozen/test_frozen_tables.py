@@ -46,7 +46,7 @@ def test_a_record_with_a_wrong_hash_is_refused_and_a_newer_one_is_recognised(
 ) -> None:
     path, read = current_tables.READ_RECORD_OF[kind]
     sound = resealed(MUTATED[kind]["data"].encode())
-    newer = sound.replace(b'"format":1', b'"format":2')
+    newer = sound.replace(b'"format":1', b'"format":3')
     for data, is_newer in (
         (newer, True),
         (sound.replace(b"sha256:", b"sha256:0"), False),

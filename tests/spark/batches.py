@@ -16,7 +16,7 @@ from squall.stores.files import Files
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner
 from squall_io.spark.manifest.entries import BatchEntry
-from squall_io.spark.manifest.layout import BatchName, WriterId
+from squall_io.spark.manifest.layout import LAYOUT, BatchName, WriterId
 from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.formats import write_options
 from squall_io.spark.rows.schema import parse_schema
@@ -39,9 +39,10 @@ class SinkTask:
         component: str = "store",
         index: int = 0,
         incarnation: tuple[int, int] = (1, 0),
+        layout: int = LAYOUT,
     ) -> None:
         self.files = files
-        self.table = open_table(files, TableRecord(ROWS, file_format, tuple(partition_by)))
+        self.table = open_table(files, TableRecord(ROWS, file_format, tuple(partition_by), layout))
         self.schema = agree_on_schema(files, parse_schema(schema))
         writer_id = WriterId.of(f"{topology}-1", component, index)
         epoch = take_over(files, writer_id, incarnation, "a test", 0.0)
@@ -76,7 +77,8 @@ class SinkTask:
 
     def commit_of(self, name: BatchName, rows: int, committed: float = 0.0) -> BatchCommit:
         """The commit of a staged batch."""
-        return BatchCommit(self.files, self.owner, name, rows, self.schema.number, wall=lambda: committed)
+        named = self.owner, name, rows, self.schema.number
+        return BatchCommit(self.files, *named, data=self.table.data, wall=lambda: committed)
 
     def _commit(self, name: BatchName, rows: int, committed: float) -> BatchEntry:
         commit = self.commit_of(name, rows, committed)

@@ -59,7 +59,7 @@ def store_many(url: str, table: Path, session: Any) -> tuple[int, int, int]:
     given = [(number, f"word {number}" * 8) for number in range(MANY)]
     bolt = SparkSink(str(table), "number int, word string", batch_size=MANY, batch_interval=60, master=url)
     acked = len(run_bolt(bolt, given, source_fields=("number", "word")).acked())
-    return acked, read_committed(session, str(table)).count(), len(list(table.glob("*.parquet")))
+    return acked, read_committed(session, str(table)).count(), len(list((table / "data").glob("*.parquet")))
 
 
 def reprocess(url: str, folder: Path) -> dict[str, Any]:

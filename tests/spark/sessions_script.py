@@ -107,7 +107,7 @@ def main(table: Path, out: Path) -> None:
         rows = read_committed(session, str(table)).collect()
         found["numbers"] = sorted(row["number"] for row in rows)
         found["places"] = sorted({row["place"] for row in rows})
-        found["folders"] = sorted(each.name for each in table.glob("place=*"))
+        found["folders"] = sorted(each.name for each in (table / "data").glob("place=*"))
         second = jvm_process()
     found["second has ended"] = second.poll() is not None
     found["interrupt"] = signal.getsignal(signal.SIGINT) is before

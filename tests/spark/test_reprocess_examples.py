@@ -90,7 +90,7 @@ def test_the_stream_stores_every_flight_and_counts_them_by_hour(
     assert [(seconds(row["hour"]), row["carrier"], row["origin"], row["delay"]) for row in flights] == [
         (seconds(row["hour"]), row["carrier"], row["origin"], row["delay"]) for row in sample
     ]
-    assert list((tables / "flights").glob("month=2013-02/*.parquet"))
+    assert list((tables / "flights" / "data").glob("month=2013-02/*.parquet"))
     delays = rows(spark, tables / "delays")
     assert sum(row["flights"] for row in delays) == 200
     assert sum(row["cancelled"] for row in delays) == 115

@@ -129,15 +129,15 @@ def test_unchanged_files_are_verified(folder: Path) -> None:
 def test_a_file_that_differs_from_its_commit_is_named_and_the_exit_status_is_1(
     files: OpenStore, folder: Path
 ) -> None:
-    gone, changed = sorted(folder.glob("day=*/squall-*"))[:2]
+    gone, changed = sorted(folder.glob("data/day=*/squall-*"))[:2]
     gone.unlink()
     changed.write_bytes(b"y" + changed.read_bytes()[1:])
-    (folder / "squall-stray.parquet").write_bytes(b"")
+    (folder / "data" / "squall-stray.parquet").write_bytes(b"")
     result = run("counts", "--verify")
     assert result.exit_code == 1
     assert "verified 3 files, 2.0 kB: 1 as committed\n" in result.stdout
     assert result.stdout.endswith(
-        "1 file of no committed batch, seen only by readers that ignore the manifest:\n  - squall-stray.parquet\n"
+        "1 file of no committed batch, seen only by readers that ignore the manifest:\n  - data/squall-stray.parquet\n"
     )
     first, *named = result.stderr.splitlines()
     assert first == "squall table: 2 files not as committed:"
@@ -153,7 +153,7 @@ def test_a_file_that_differs_from_its_commit_is_named_and_the_exit_status_is_1(
 
 def test_of_very_many_problems_the_first_are_named_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:
     SinkTask(files, SCHEMA).put({f"{number:03}.txt": b"x" for number in range(60)})
-    for path in (tmp_path / "counts").glob("squall-*"):
+    for path in (tmp_path / "counts" / "data").glob("squall-*"):
         path.unlink()
     result = run(str(tmp_path / "counts"), "--verify")
     assert result.stderr.splitlines()[-1] == "  - and 10 more (--json has all)"
@@ -181,7 +181,7 @@ def test_a_table_of_a_newer_squall_is_refused_by_its_record(folder: Path) -> Non
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr == (
         f"squall table: the manifest of file://{folder} has 1 record that cannot be read:\n"
-        "  - _squall/table.json has format 99; this Squall reads formats up to 1: read it with a newer Squall\n"
+        "  - _squall/table.json has format 99; this Squall reads formats up to 2: read it with a newer Squall\n"
     )
 
 

@@ -141,7 +141,7 @@ def test_a_sink_that_lives_during_the_sweep_goes_on_and_has_each_batch_once(
     found = [file.path for entry in read_state(files).entries for file in entry.files]
     assert [(tmp_path / "counts" / path).read_text() for path in found] == ["one", "two"]
     assert run("--sweep", "--older-than", "0").stdout.splitlines()[-1] == "nothing to sweep"
-    assert sorted(path.name for path in (tmp_path / "counts").glob("*.txt")) == sorted(found)
+    assert sorted(f"data/{path.name}" for path in (tmp_path / "counts" / "data").iterdir()) == sorted(found)
 
 
 def test_with_an_age_younger_files_are_swept_too_and_json_has_all(files: OpenStore, tmp_path: Path) -> None:

@@ -19,7 +19,17 @@ from squall_io.spark.manifest.claims import Superseded, take_over
 from squall_io.spark.manifest.commit import BatchCommit, BatchLost, Owner
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.layout import FOLDER, STAGING, TMP, BatchName, WriterId, batch_of, claim_of
+from squall_io.spark.manifest.layout import (
+    DATA,
+    FOLDER,
+    STAGING,
+    TMP,
+    BatchName,
+    WriterId,
+    batch_of,
+    claim_of,
+    place_in,
+)
 from squall_io.spark.manifest.state import TableState, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
 from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
@@ -85,6 +95,8 @@ class World:
     #: How many jobs Spark has had.
     jobs: int = 0
     time: float = 1_700_000_000.0
+    #: The table's folder of data files: "" in a table of layout 1.
+    data: str = DATA
 
     def __post_init__(self) -> None:
         for path, data in OTHERS.items():
@@ -144,7 +156,9 @@ class World:
             attempt += 1
             if not self.spark(files, name, attempt, job()):
                 continue
-            commit = BatchCommit(files, owner, name, len(DIRECTORIES), 1, attempt, wall=self.wall)
+            commit = BatchCommit(
+                files, owner, name, len(DIRECTORIES), 1, attempt, data=self.data, wall=self.wall
+            )
             try:
                 entry = again(commit.run)
             except BatchLost:
@@ -227,7 +241,8 @@ class World:
             record = json.loads(data)
             rows.append(record["directory"])
             attempts.add(record["attempt"])
-            if record["batch"] != str(entry.batch) or file.path.rpartition("/")[0] != record["directory"]:
+            place = place_in(self.data, record["directory"])
+            if record["batch"] != str(entry.batch) or file.path.rpartition("/")[0] != place:
                 raise Broken(f"{entry.batch} has the rows of {record}")
         if sorted(rows) != sorted(DIRECTORIES) or len(attempts) != 1:
             raise Broken(f"{entry.batch} has rows {rows} of attempts {attempts}")

@@ -43,7 +43,10 @@ class Batch:
         """Its commit."""
         owner = Owner(writer_id(), 1, "counts", TOPOLOGY, SINK, (1, 0))
         files = self.world.files(self._gate)
-        return BatchCommit(files, owner, NAME, 2, 1, attempt, at=self.steps.append, wall=self.world.wall)
+        world = self.world
+        return BatchCommit(
+            files, owner, NAME, 2, 1, attempt, at=self.steps.append, data=world.data, wall=world.wall
+        )
 
     @property
     def writes(self) -> list[str]:
@@ -63,7 +66,7 @@ def test_a_batch_is_in_the_table_with_its_files_in_their_directories() -> None:
     assert batch.steps == STEPS
     assert read_state(batch.plain).entries == (entry,)
     assert [file.path for file in entry.files] == [
-        f"{directory}/squall-{NAME}-1-0000{number}.snappy.parquet"
+        f"data/{directory}/squall-{NAME}-1-0000{number}.snappy.parquet"
         for number, directory in enumerate(DIRECTORIES)
     ]
     assert (entry.rows, entry.schema, entry.batch, entry.topology) == (2, 1, NAME, "counts")
@@ -162,7 +165,7 @@ def test_a_batch_whose_files_disappear_under_a_new_owner_is_superseded(call: str
 
 def test_a_data_file_of_the_same_name_with_other_content_is_a_conflict() -> None:
     batch = Batch()
-    path = f"day=1/squall-{NAME}-1-00000.snappy.parquet"
+    path = f"data/day=1/squall-{NAME}-1-00000.snappy.parquet"
     batch.plain.put_if_absent(path, b"another's")
     with pytest.raises(
         BatchConflict, match=f"batch {NAME}: {ROOT}/{path} is there already, with other content"

@@ -14,11 +14,12 @@ from squall_io.spark.delta import following
 from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.comparing import LogState, compare_log
 from squall_io.spark.delta.delta_log import DeltaLog
-from squall_io.spark.delta.following import NoDeltaLog, catch_up, enable, partition_values, rebuild
+from squall_io.spark.delta.following import NoDeltaLog, catch_up, enable, rebuild
 from squall_io.spark.delta.log_names import checkpoint_path, version_path
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.tables import RESULTS, ROWS, TableRecord, agree_on_schema, open_table
+from squall_io.spark.rows.formats import partition_values
 from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.memory_files import MemoryFiles
 
@@ -269,4 +270,5 @@ def test_a_table_that_cannot_have_a_log_says_why(record: TableRecord, ddl: str |
 def test_partition_values_are_those_of_the_folders() -> None:
     found = partition_values("a=1/B%3D=x%2Fy/squall-x.parquet", ("a", "B="))
     assert found == {"a": "1", "B=": "x/y"}
+    assert partition_values("data/a=1/B%3D=x%2Fy/squall-x.parquet", ("a", "B=")) == found
     assert partition_values("squall-x.parquet", ()) == {}

@@ -25,7 +25,7 @@ from squall_io.spark.manifest.epochs import (
     sweep_parts,
     sweep_temporary,
 )
-from squall_io.spark.manifest.layout import STAGING, TMP, BatchName, batch_of, epoch_batch, safe
+from squall_io.spark.manifest.layout import DATA, STAGING, TMP, BatchName, batch_of, epoch_batch, safe
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import TMP_AGE
 from squall_io.spark.manifest.tables import agree_on_schema, oldest_schema_for
@@ -54,7 +54,7 @@ def staged(files: MemoryFiles, epoch: int, index: int = 0, topology_id: str = "w
         files.replace(
             f"{batch(epoch).attempt(name)}/day={day}/part-0.snappy.parquet", f"{name} {day}".encode()
         )
-    put_part(files, batch(epoch), list_part(files, batch(epoch), name, topology_id, 1, 2))
+    put_part(files, batch(epoch), list_part(files, batch(epoch), name, topology_id, 1, 2, data=DATA))
     return name
 
 
@@ -80,7 +80,7 @@ def test_the_rows_of_all_tasks_are_one_batch_which_the_first_task_shows() -> Non
     assert {files.read(file.path).decode() for file in entry.files} == {
         f"{part} {day}" for part in parts for day in (1, 2)
     }
-    assert {file.path.partition("/")[0] for file in entry.files} == {"day=1", "day=2"}
+    assert {file.path.rpartition("/")[0] for file in entry.files} == {"data/day=1", "data/day=2"}
     assert staging(files) == []
 
 
@@ -137,7 +137,7 @@ def test_parts_of_another_submission_are_not_shown() -> None:
 def test_a_forged_record_moves_nothing(path: str) -> None:
     files = MemoryFiles()
     name = staged(files, 7)
-    record = list_part(files, batch(7), name, "words-1", 1, 2)
+    record = list_part(files, batch(7), name, "words-1", 1, 2, data=DATA)
     forged = type(record.files[0])(path, record.files[0].path, 1, "sha256:0")
     put_part(files, batch(7), type(record)(name, "words-1", 1, 2, (forged,)))
     with pytest.raises(Exception, match="is forged"):

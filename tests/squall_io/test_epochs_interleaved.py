@@ -29,7 +29,7 @@ from squall_io.spark.manifest.epochs import (
     show_epoch,
     sweep_parts,
 )
-from squall_io.spark.manifest.layout import STAGING, TMP, BatchName, batch_of, epoch_batch
+from squall_io.spark.manifest.layout import DATA, STAGING, TMP, BatchName, batch_of, epoch_batch
 from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, Broken, World, again
@@ -263,7 +263,7 @@ def stage(world: World, gate: Gate, epoch: int, index: int, orphaned: Callable[[
         name = new_part(index)
         if write(world, files, batch, name, orphaned()):
             break
-    part = again(lambda: list_part(files, batch, name, TOPOLOGY, 1, len(DIRECTORIES)))
+    part = again(lambda: list_part(files, batch, name, TOPOLOGY, 1, len(DIRECTORIES), data=DATA))
     again(lambda: put_part(files, batch, part))
     return name
 

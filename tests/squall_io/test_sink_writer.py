@@ -485,7 +485,7 @@ def test_conflicts_end_a_batch_even_when_its_publication_has_begun(world: SinkWo
     with pytest.raises(NotCommitted, match="another writes here"):
         life.commit(world.rows(2))
     # Its entry may be in the table, so its files stay.
-    assert any(path.startswith("squall-words-1.store.0.1.1-") for path in world.left())
+    assert any(path.startswith("data/squall-words-1.store.0.1.1-") for path in world.left())
 
 
 def test_many_batches_are_merged_into_a_checkpoint(world: SinkWorld) -> None:

@@ -54,7 +54,7 @@ def test_a_summary_adds_up_the_commits_of_each_component(files: OpenStore) -> No
     SinkTask(files, SCHEMA, topology="letters", index=3).put({"a.txt": b"1"}, rows=2, committed=150.0)
     found = table_summary(files)
     assert found.root == files.root
-    assert found.table == TableRecord("rows", "parquet", ())
+    assert found.table == TableRecord("rows", "parquet", (), layout=2)
     assert str(found.schema) == SCHEMA
     assert (found.rows, found.files, found.size) == (10, 4, 10)
     assert (found.first_commit, found.last_commit) == (100.0, 200.0)

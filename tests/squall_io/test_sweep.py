@@ -36,7 +36,7 @@ def half_done(world: World, batch: BatchName, attempt: int = 1) -> BatchCommit:
         if step == "publish":
             raise Broken
 
-    commit = BatchCommit(files, owner, batch, 2, 1, attempt, at=stop, wall=world.wall)
+    commit = BatchCommit(files, owner, batch, 2, 1, attempt, at=stop, data=world.data, wall=world.wall)
     with pytest.raises(Broken):
         commit.run()
     commit.at = lambda step: None

@@ -42,13 +42,15 @@ class DeltaLog:
     live: dict[str, AddedFile] = field(default_factory=dict)
     txns: dict[str, Txn] = field(default_factory=dict)
 
-    def refresh(self) -> None:
-        """Read the log up to its newest version. Raises `ForeignLog`."""
+    def refresh(self, last: int | None = None) -> None:
+        """Read the log up to its newest version, or up to version `last`, which must exist. Raises `ForeignLog`."""
         names = [status.name for status in self.files.list(log_names.FOLDER)]
         versions = {found for name in names if (found := log_names.version_of(name)) is not None}
-        self.checkpoint = max(
-            (found for name in names if (found := log_names.checkpoint_of(name)) is not None), default=-1
-        )
+        checkpoints = {found for name in names if (found := log_names.checkpoint_of(name)) is not None}
+        if last is not None:
+            versions = {version for version in versions if version <= last}
+            checkpoints = {version for version in checkpoints if version <= last}
+        self.checkpoint = max(checkpoints, default=-1)
         if self.checkpoint > self.version:
             self._begin_with(self.checkpoint)
         newest = max(versions, default=-1)
@@ -62,7 +64,7 @@ class DeltaLog:
         wanted = [log_names.version_path(version) for version in range(self.version + 1, newest + 1)]
         for path, data in zip(wanted, map_concurrently(self.files.read, wanted)):
             self.apply(decode_actions(data, f"{self.files.root}/{path}"))
-        while (following := self._next()) is not None:
+        while last is None and (following := self._next()) is not None:
             where = f"{self.files.root}/{log_names.version_path(self.version + 1)}"
             self.apply(decode_actions(following, where))
 

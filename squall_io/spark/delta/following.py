@@ -32,7 +32,6 @@ import secrets
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 from squall.stores.concurrently import map_concurrently
 from squall.stores.files import Files
@@ -55,7 +54,7 @@ from squall_io.spark.delta.log_checkpoints import write_checkpoint
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, latest_schema, read_table
-from squall_io.spark.rows.formats import NULL_PARTITION
+from squall_io.spark.rows.formats import partition_values
 from topology_api import SquallError
 
 #: The most files that a version adds or removes: some 4 MB of JSON.
@@ -218,7 +217,13 @@ def next_versions(
         *_changed(log, table, schema),
         *(_removed(log.live[path], now) for path in gone if path in log.live),
     ]
-    adding = [entry for entry in certain if any(file.path not in log.live for file in entry.files)]
+    leaving = {str(entry.batch) for entry in state.replaced if not (entry.paths - kept).isdisjoint(log.live)}
+    adding = [
+        entry
+        for entry in certain
+        # An entry that only drops rows has no file of its own, and takes effect by what it removes.
+        if any(file.path not in log.live for file in entry.files) or not leaving.isdisjoint(entry.replaces)
+    ]
     if not first and not adding:
         return []
     # What is removed is in the first version, with all entries that replace it: no reader sees a part of a compaction.
@@ -273,13 +278,6 @@ def add_of(file: DataFile, partition_by: Sequence[str], committed: float) -> Add
     return AddedFile(
         uri_of(file.path), partition_values(file.path, partition_by), file.size, _millis(committed), True
     )
-
-
-def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of the partition columns, which the folders of a data file name as Hive does."""
-    folders = path.split("/")[:-1]
-    texts = [unquote(folder.partition("=")[2]) for folder in folders]
-    return {name: None if text == NULL_PARTITION else text for name, text in zip(partition_by, texts)}
 
 
 def _removed(add: AddedFile, now: float) -> DeltaAction:

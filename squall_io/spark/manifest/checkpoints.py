@@ -26,8 +26,16 @@ import msgspec
 
 from squall.stores.concurrently import map_concurrently
 from squall.stores.files import AbsentFile, Files
-from squall_io.spark.manifest.entries import BatchEntry, entry_from, fields_of
-from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, digest_of, seal
+from squall_io.spark.manifest.entries import WITH_PARTS, BatchEntry, entry_from, fields_of
+from squall_io.spark.manifest.envelopes import (
+    FORMAT,
+    UnreadableRecord,
+    build_type_info,
+    convert,
+    digest_of,
+    numbered_fields,
+    seal,
+)
 from squall_io.spark.manifest.layout import CHECKPOINTS, is_part, number_of, numbered
 
 KIND: Final = "checkpoint"
@@ -87,7 +95,7 @@ def _numbers(files: Files) -> list[int]:
 
 def _read_index(files: Files, number: int) -> tuple[Part, ...]:
     path = numbered(CHECKPOINTS, number)
-    parts = decode(KIND, _Index, files.read(path), path).parts
+    parts = convert(KIND, _Index, numbered_fields(KIND, files.read(path), path, WITH_PARTS)[1], path).parts
     if foreign := [part.path for part in parts if not is_part(part.path)]:
         raise UnreadableRecord(
             path, f"is forged: it names {foreign[0]!r:.200}, which is no part of a checkpoint"
@@ -127,7 +135,8 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     loose = [*before.entries[sum(part.entries for part in full) :], *added]
     made = [_write_part(files, number, loose[start : start + PART]) for start in range(0, len(loose), PART)]
 
-    path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)))
+    newest_format = max((entry.format for entry in (*before.entries, *added)), default=FORMAT)
+    path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)), newest_format)
     if not files.put_if_absent(path, record):
         # The index names parts that only this call wrote. So if the existing index is the same, an earlier try of this put
         # succeeded, and its answer was lost.

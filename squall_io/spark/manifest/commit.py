@@ -80,15 +80,15 @@ Must not know: Spark, tuples, threads.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field
 
 from squall.stores.concurrently import map_concurrently
 from squall.stores.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest.claims import require_owner
-from squall_io.spark.manifest.entries import BatchEntry, DataFile, decode_entry, encode_entry
-from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden
+from squall_io.spark.manifest.entries import BatchEntry, DataFile, Parts, decode_entry, encode_entry
+from squall_io.spark.manifest.layout import BatchName, WriterId, is_hidden, place_in
 from squall_io.spark.manifest.sweep import delete_leftovers
 from topology_api import SquallError
 
@@ -113,6 +113,18 @@ class Owner:
     incarnation: tuple[int, int]
 
 
+@dataclass(frozen=True)
+class Replacement:
+    """What a batch replaces whose rows were committed before: see `rewriting`."""
+
+    #: The names of the batches.
+    replaces: tuple[str, ...] = ()
+    #: The parts of each file that was written, by its path below the folder of the attempt.
+    parts: Mapping[str, Parts] = field(default_factory=dict)
+    #: Files of the replaced batches that stay as they are.
+    kept: tuple[DataFile, ...] = ()
+
+
 @dataclass
 class BatchCommit:
     """One batch on its way into the table, after Spark has written it to `name.attempt(attempt)`.
@@ -128,6 +140,9 @@ class BatchCommit:
     schema: int
     attempt: int = 1
     _: KW_ONLY
+    #: The table's folder of data files (`TableRecord.data`).
+    data: str
+    replacement: Replacement = field(default_factory=Replacement)
     #: The wall clock, in seconds since 1970.
     wall: Callable[[], float]
     #: Called before each step, with the step's name: tests use it to freeze, kill or fail a commit at that step.
@@ -180,8 +195,11 @@ class BatchCommit:
         staged = [status for status in self.files.walk(folder) if is_data(status, below)]
         self.at("check")
         self._look()
-        if self.rows and not staged:
+        written = self.replacement.parts
+        if self.rows and not staged and not self.replacement.kept:
             raise BatchLost(f"batch {self.name}: Spark has left no file in {self.files.root}/{folder}")
+        if written.keys() - {status.path[below:] for status in staged}:
+            raise self._lost(folder)
         try:
             digests = map_concurrently(lambda status: self.files.digest(status.path), staged)
         except AbsentFile as missing:
@@ -189,9 +207,9 @@ class BatchCommit:
         moves = []
         for number, (status, digest) in enumerate(zip(staged, digests)):
             directory, _, name = status.path[below:].rpartition("/")
-            place = self.name.data_file(self.attempt, number, suffix_of(name))
-            target = f"{directory}/{place}" if directory else place
-            moves.append((status.path, DataFile(target, status.size, digest)))
+            place = place_in(directory, self.name.data_file(self.attempt, number, suffix_of(name)))
+            parts = written.get(status.path[below:], ())
+            moves.append((status.path, DataFile(place_in(self.data, place), status.size, digest, parts)))
         return moves
 
     def _move(self, source: str, file: DataFile) -> None:
@@ -220,8 +238,9 @@ class BatchCommit:
             incarnation=self.owner.incarnation,
             schema=self.schema,
             rows=self.rows,
-            files=tuple(file for _, file in self._moves or ()),
+            files=(*(file for _, file in self._moves or ()), *self.replacement.kept),
             committed=self.wall(),
+            replaces=self.replacement.replaces,
         )
         path = self.name.commit
         if self.files.put_if_absent(path, encode_entry(entry)):

@@ -6,7 +6,7 @@ Must not know: files, which entries count.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -15,10 +15,15 @@ from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import BatchName, batch_of
 
 KIND: Final = "commit"
+#: The format number of records with entries whose files have `parts`: an earlier Squall would take their rows for those of
+#: another batch.
+WITH_PARTS: Final = 2
+
+#: The files whose rows a merged file has, by their names in the table, and how many rows of each; in the order of the rows.
+Parts = tuple[tuple[str, Annotated[int, msgspec.Meta(ge=0)]], ...]
 
 
-@dataclass(frozen=True)
-class DataFile:
+class DataFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file of rows."""
 
     #: Relative to the table, with its partition directories.
@@ -27,6 +32,19 @@ class DataFile:
     size: int
     #: `sha256:<hex>` of the file's bytes.
     digest: str
+    #: Of a file that a compaction wrote: the files that sinks had committed, whose names say which batches they are of. Their
+    #: rows are in the order of the commits. Other files have no parts: all rows are of the batch that the file's name says.
+    parts: Parts = ()
+
+    @property
+    def name(self) -> str:
+        """The last part of the path, which no other data file of the table has."""
+        return self.path.rpartition("/")[2]
+
+    @property
+    def directory(self) -> str:
+        """The folder of the file, relative to the table."""
+        return self.path.rpartition("/")[0]
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,11 @@ class BatchEntry:
         return {file.path for file in self.files}
 
     @property
+    def format(self) -> int:
+        """The format number of records that have this entry."""
+        return WITH_PARTS if any(file.parts for file in self.files) else envelopes.FORMAT
+
+    @property
     def content(self) -> str:
         """A digest of everything except the commit time: it is the same for two tries of one batch."""
         fields = fields_of(self)
@@ -84,12 +107,12 @@ def entry_from(fields: object, path: str) -> BatchEntry:
 
 def encode_entry(entry: BatchEntry) -> bytes:
     """Return the bytes of an entry's file."""
-    return envelopes.seal(KIND, fields_of(entry))
+    return envelopes.seal(KIND, fields_of(entry), entry.format)
 
 
 def decode_entry(data: bytes, path: str) -> BatchEntry:
     """Return the entry in a file's bytes. Raises `UnreadableRecord`, also if its batch is not the batch in the file's name."""
-    entry = entry_from(envelopes.unseal(KIND, data, path), path)
+    entry = entry_from(envelopes.numbered_fields(KIND, data, path, WITH_PARTS)[1], path)
     if path.rpartition("/")[2] != f"{entry.batch}.json":
         raise UnreadableRecord(path, f"is damaged: it holds the entry of batch {entry.batch}")
     return entry

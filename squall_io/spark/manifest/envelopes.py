@@ -18,7 +18,8 @@ from squall.stores.paths import leaves_table
 from topology_api import SquallError
 
 _Record = TypeVar("_Record")
-#: The format number of records. This Squall reads this format and all earlier formats.
+#: The format number of records, except those of tables of a later layout (see `tables`): the same number says that an earlier
+#: Squall must not use the table.
 FORMAT: Final = 1
 
 
@@ -46,9 +47,9 @@ def digest_of(data: bytes) -> str:
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
-def seal(kind: str, record: Mapping[str, Any] | msgspec.Struct) -> bytes:
-    """Return the bytes of a record."""
-    inside = {"kind": kind, "format": FORMAT, **msgspec.to_builtins(record)}
+def seal(kind: str, record: Mapping[str, Any] | msgspec.Struct, number: int = FORMAT) -> bytes:
+    """Return the bytes of a record of this format number."""
+    inside = {"kind": kind, "format": number, **msgspec.to_builtins(record)}
     return json.dumps({**inside, "digest": digest_of(canonical(inside))}, indent=1).encode() + b"\n"
 
 
@@ -77,6 +78,13 @@ def convert(kind: str, record: type[_Record], fields: object, path: str) -> _Rec
 
 def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     """Return the fields of a record that was read from `path`. Raises `UnreadableRecord`."""
+    return numbered_fields(kind, data, path)[1]
+
+
+def numbered_fields(kind: str, data: bytes, path: str, newest: int = FORMAT) -> tuple[int, dict[str, Any]]:
+    """Return format number and fields of a record that was read from `path`. newest: the newest format of this kind. Raises
+    `UnreadableRecord`.
+    """
     try:
         inside = json.loads(data)
     except (ValueError, RecursionError):
@@ -84,15 +92,16 @@ def unseal(kind: str, data: bytes, path: str) -> dict[str, Any]:
     if not isinstance(inside, dict):
         raise UnreadableRecord(path, "is damaged: it holds no JSON object")
     number = inside.get("format")
-    if type(number) is int and number > FORMAT:
-        why = f"has format {number}; this Squall reads formats up to {FORMAT}: read it with a newer Squall"
+    if type(number) is int and number > newest:
+        why = f"has format {number}; this Squall reads formats up to {newest}: read it with a newer Squall"
         raise UnreadableRecord(path, why, newer=True)
     digest = inside.pop("digest", None)
     if digest != digest_of(canonical(inside)):
         raise UnreadableRecord(path, "is damaged: its digest does not fit what it holds")
-    if inside.pop("kind", None) != kind or inside.pop("format", None) != FORMAT:
+    known = range(FORMAT, newest + 1)
+    if inside.pop("kind", None) != kind or inside.pop("format", None) not in known:
         raise UnreadableRecord(path, _invalid(kind))
-    return inside
+    return int(number), inside
 
 
 def require_below(names: Iterable[str], folder: str, path: str) -> None:

@@ -114,9 +114,10 @@ def index_of(part: str) -> int:
 
 
 def list_part(
-    files: Files, batch: BatchName, name: str, topology_id: str, schema: int, rows: int
+    files: Files, batch: BatchName, name: str, topology_id: str, schema: int, rows: int, *, data: str
 ) -> EpochPart:
-    """Find what Spark wrote for a part (step 2). Raises `BatchLost` if there is nothing."""
+    """Find what Spark wrote for a part (step 2). data: the table's folder of data files. Raises `BatchLost` if there is
+    nothing."""
     folder = batch.attempt(name)
     below = len(folder) + 1
     staged = [status for status in files.walk(folder) if is_data(status, below)]
@@ -129,9 +130,8 @@ def list_part(
     found = []
     for number, (status, digest) in enumerate(zip(staged, digests)):
         directory, _, file = status.path[below:].rpartition("/")
-        place = batch.data_file(name, number, suffix_of(file))
-        target = f"{directory}/{place}" if directory else place
-        found.append(StagedFile(status.path, target, status.size, digest))
+        place = layout.place_in(directory, batch.data_file(name, number, suffix_of(file)))
+        found.append(StagedFile(status.path, layout.place_in(data, place), status.size, digest))
     return EpochPart(name, topology_id, schema, rows, tuple(found))
 
 

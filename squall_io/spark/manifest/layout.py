@@ -3,7 +3,7 @@ those of every store.
 
 ```
 PATH/                                            the table; every path below is relative to it
-  <partition directories>/squall-<batch>-<attempt>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
+  data/<partition directories>/squall-<batch>-<attempt>-<n>.parquet   rows, in Hive's layout; <batch> says who wrote them
   _squall/                                       hidden from Hive, Impala and Spark by its first character
     table.json                                   what the table is: file format, partition columns
     schemas/<n>.json                             its schemas, each with more columns than the one before
@@ -15,9 +15,13 @@ PATH/                                            the table; every path below is 
     staging/<batch>/<part>/, <index>.json        of a batch of an epoch: what Spark writes for a task, and its record
     results/<run>-<random>/, versions/<n>.json   of a table of results: what a run wrote, and the published versions
     results/<run>-<random>.seal.json             whether the run's files are published or swept: see results/versions.py
+    leases/<random>.json                         a reader, and what it may still read: see `leases`
+    vacuums/<n>.json                             which batches have no files any more: see `vacuums`
     tmp/<file>.<random>                          a file that is being written, before its rename
 ```
 The Delta log, `PATH/_delta_log`, has names of its own (`delta/log_names.py`).
+This is layout 2. In a table of layout 1, the partition directories are in PATH itself, where readers that know no Squall also
+meet `_squall`. `table.json` says which layout a table has; that never changes.
 A *writer id* is one task of one submitted topology: `<topology id>.<component>.<index>`. A *batch* is
 `<writer>.<epoch>.<number>`. An *attempt* is one Spark job that writes a batch, counted from 1. Each attempt has its own folder,
 so files that tasks of a failed attempt still write are never among the files of a later attempt.
@@ -44,7 +48,13 @@ CHECKPOINTS: Final = f"{FOLDER}/checkpoints"
 STAGING: Final = f"{FOLDER}/staging"
 RESULTS: Final = f"{FOLDER}/results"
 VERSIONS: Final = f"{FOLDER}/versions"
+LEASES: Final = f"{FOLDER}/leases"
+VACUUMS: Final = f"{FOLDER}/vacuums"
 TMP: Final = paths.TMP
+DATA: Final = "data"
+#: The layouts of new tables: of rows, and of those that have none of their own.
+LAYOUT: Final = 2
+FIRST_LAYOUT: Final = 1
 
 #: Prefix of the names of data files: a name that begins with "_" or "." would be hidden from readers.
 DATA_PREFIX: Final = "squall-"
@@ -99,6 +109,10 @@ class WriterId:
         return f"{self.topology_id}.{self.component}.{self.index}"
 
 
+#: The writer id of those that replace batches of a table, as a compaction does: one at a time. No result of `safe` begins so.
+REWRITER: Final = WriterId("rewrite~~", "table", 0)
+
+
 @dataclass(frozen=True, order=True)
 class BatchName:
     """The name of a batch that an owner of a writer id has written or will write. `number` counts from 1 in each epoch."""
@@ -148,6 +162,16 @@ def part_index(name: str) -> int | None:
     """Return the index of the task whose part or part's record has this name; None for any other name."""
     found = _OF_PART.fullmatch(name)
     return found and int(found[1])
+
+
+def data_folder(layout: int) -> str:
+    """Return the folder of the data files and their partition directories; "" is the table's own folder."""
+    return "" if layout == FIRST_LAYOUT else DATA
+
+
+def place_in(folder: str, path: str) -> str:
+    """Return the path of what is at `path` below a folder; both may be ""."""
+    return f"{folder}/{path}".strip("/")
 
 
 def claim_path(writer_id: WriterId, epoch: int) -> str:

@@ -128,10 +128,14 @@ def _read(files: Files) -> TableState:
     decided = {batch: decisions[batch.writer_id, batch.epoch] for batch in sorted(found - covered)}
     counting = [batch for batch, decision in decided.items() if decision.has(batch)]
     results = map_concurrently(lambda batch: _read_entry(files, batch), counting)
-    read = [result for result in results if isinstance(result, BatchEntry)]
+    uncertain = {batch for batch in counting if not decided[batch].certain}
+    found_entries = [result for result in results if isinstance(result, BatchEntry)]
+    # The rows of a batch that replaces others are in those, too: it is left out until it is certain.
+    doubtful = {entry.batch for entry in found_entries if entry.replaces} & uncertain
+    uncertain -= doubtful
+    read = [entry for entry in found_entries if entry.batch not in doubtful]
     every = sorted((*checkpoint.entries, *read), key=lambda entry: (entry.committed, entry.batch))
     replaced = {name for entry in every for name in entry.replaces}
-    uncertain = {batch for batch in counting if not decided[batch].certain}
     return TableState(
         entries=tuple(entry for entry in every if str(entry.batch) not in replaced),
         replaced=tuple(entry for entry in every if str(entry.batch) in replaced),

@@ -3,7 +3,8 @@
 Leftover data files exist only as long as the batch's staging folder: the folder is made before anything else, and the batch's
 owner deletes it last, once the batch is acked. So a sweeper only needs to check the staging folders of the writer id's earlier
 epochs. The directories in the folders of a batch's attempts show where the batch's moved files are: moving a file leaves its
-empty directory behind. Entries that do not count are found without the staging folder, and the names of temporary files contain
+empty directory behind. They are looked for in the data folders of both layouts: a sweeper need not read the table's record.
+Entries that do not count are found without the staging folder, and the names of temporary files contain
 the writer id.
 
 Only past epochs are swept: those with a later claim and its fence. No deleted file of a past epoch can ever count, even
@@ -108,7 +109,8 @@ def moved_files(files: Files, batch: BatchName, staged: Iterable[FileStatus]) ->
     start = len(batch.staging) + 1
     # The paths leave out the attempt's number: the attempt's own folder becomes "", the table's root.
     paths = {status.path[start:].partition("/")[2] for status in staged if status.is_folder}
-    directories = sorted(path for path in paths if not any(map(layout.is_hidden, path.split("/"))))
+    seen = sorted(path for path in paths if not any(map(layout.is_hidden, path.split("/"))))
+    directories = [layout.place_in(data, path) for data in ("", layout.DATA) for path in seen]
     listed = map_concurrently(files.list, directories)
     return [status for found in listed for status in found if status.name.startswith(batch.data_prefix)]
 

@@ -3,6 +3,8 @@
 `table.json` is put once, by the first writer. Schemas are numbered and put if absent, so two sinks that start at the same time
 with new columns agree on their order. Entries name the number of the schema of their rows.
 A table is not created in a folder that already has visible files: readers of the folder would take them for rows of the table.
+The layout of a table (see `layout`) is that of its record for ever, whatever a sink would give to a new table. The record's
+format number is the layout, so a Squall that does not know the layout refuses the table before it touches a file.
 The record of a table of versions is not final before the first version, which decides how rows are written.
 Must not know: rows, Spark's sessions, who owns what.
 """
@@ -17,8 +19,19 @@ from typing import Final
 import msgspec
 
 from squall.stores.files import AbsentFile, Files
+from squall_io.spark.manifest import envelopes
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.layout import SCHEMAS, TABLE, is_hidden, number_of, numbered
+from squall_io.spark.manifest.layout import (
+    DATA,
+    FIRST_LAYOUT,
+    LAYOUT,
+    SCHEMAS,
+    TABLE,
+    data_folder,
+    is_hidden,
+    number_of,
+    numbered,
+)
 from squall_io.spark.rows.formats import FORMATS
 from squall_io.spark.rows.schema import Schema, merge, parse_schema
 from squall_io.spark.rows.types import SchemaError
@@ -41,7 +54,12 @@ class NoTable(SquallError):
         self.root = root
 
     def __str__(self) -> str:
-        return f"there is no Squall table at {self.root}: {self.root}/{TABLE} is missing (a SparkSink makes it when it starts)"
+        above, _, name = self.root.rpartition("/")
+        hint = f"; if this is the folder of a table's rows, give {above}" if name == DATA else ""
+        return (
+            f"there is no Squall table at {self.root}: {self.root}/{TABLE} is missing (a SparkSink makes it when it starts)"
+            f"{hint}"
+        )
 
 
 class TableMismatch(SquallError):
@@ -52,13 +70,20 @@ class FolderTaken(SquallError):
     """There is no table, and other files are in the folder where the table would be created."""
 
 
-class TableRecord(msgspec.Struct, frozen=True):
+class TableRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The contents of `table.json`."""
 
     holds: str
     #: parquet, orc, json or csv.
     file_format: str
     partition_by: tuple[str, ...]
+    #: Where the files are: see `layout`. Earlier releases wrote no such field.
+    layout: int = FIRST_LAYOUT
+
+    @property
+    def data(self) -> str:
+        """The folder of the data files and their partition directories, relative to the table; "" is the table's own."""
+        return data_folder(self.layout)
 
 
 class _SchemaRecord(msgspec.Struct):
@@ -76,15 +101,26 @@ class NumberedSchema:
 def read_table(files: Files) -> TableRecord:
     """Return the table's record. Raises `NoTable` or `UnreadableRecord`."""
     try:
-        return require_known(decode(KIND, TableRecord, files.read(TABLE), TABLE), TABLE)
+        data = files.read(TABLE)
     except AbsentFile:
         raise NoTable(files.root) from None
+    number, fields = envelopes.numbered_fields(KIND, data, TABLE, newest=LAYOUT)
+    table = envelopes.convert(KIND, TableRecord, fields, TABLE)
+    if table.layout != number:
+        raise UnreadableRecord(TABLE, f"is damaged: it has format {number} and layout {table.layout}")
+    return require_known(table, TABLE)
+
+
+def new_rows(file_format: str, partition_by: tuple[str, ...]) -> TableRecord:
+    """Return the record of a new table of rows."""
+    return TableRecord(ROWS, file_format, partition_by, LAYOUT)
 
 
 def require_known(table: TableRecord, path: str) -> TableRecord:
     """Return the record that was read from `path`. Raises `UnreadableRecord` for a kind or a format that this Squall lacks:
     Spark would look for a program of that name."""
-    if table.holds not in (ROWS, RESULTS) or table.file_format not in FORMATS:
+    layouts = (FIRST_LAYOUT, LAYOUT) if table.holds == ROWS else (FIRST_LAYOUT,)
+    if table.holds not in (ROWS, RESULTS) or table.file_format not in FORMATS or table.layout not in layouts:
         raise UnreadableRecord(
             path, f"is of a table that this Squall does not know: {describe(table)!r:.200}"
         )
@@ -92,12 +128,14 @@ def require_known(table: TableRecord, path: str) -> TableRecord:
 
 
 def open_table(files: Files, wanted: TableRecord) -> TableRecord:
-    """Create the table, or check that the existing one is as wanted. Raises `TableMismatch`, which names both records, or
-    `FolderTaken`, which names the files in the folder.
+    """Create the table, or check that the existing one is as wanted, in any layout; return its record. Raises
+    `TableMismatch`, which names both records, or `FolderTaken`, which names the files in the folder.
     """
-    if not find_table(files, wanted) and not files.put_if_absent(TABLE, seal(KIND, wanted)):
-        find_table(files, wanted)
-    return wanted
+    if (existing := find_table(files, wanted)) is not None:
+        return existing
+    if files.put_if_absent(TABLE, seal(KIND, wanted, wanted.layout)):
+        return wanted
+    return find_table(files, wanted) or wanted
 
 
 def correct_table(files: Files, settled: TableRecord) -> None:
@@ -106,13 +144,14 @@ def correct_table(files: Files, settled: TableRecord) -> None:
         files.replace(TABLE, seal(KIND, settled))
 
 
-def find_table(files: Files, wanted: TableRecord) -> bool:
-    """Return whether the table exists as wanted; False if it may be created. Raises `TableMismatch` or `FolderTaken`."""
+def find_table(files: Files, wanted: TableRecord) -> TableRecord | None:
+    """Return the record of the table that exists as wanted; None if it may be created. Raises `TableMismatch` or
+    `FolderTaken`."""
     try:
         existing = read_table(files)
     except NoTable:
         if not (visible := list(islice(_visible_files(files, ""), _NAMED + 1))):
-            return False
+            return None
         try:
             # The table may have been created since the first read; its record is put before its other files.
             existing = read_table(files)
@@ -122,9 +161,10 @@ def find_table(files: Files, wanted: TableRecord) -> bool:
                 f"{files.root} is not a Squall table and already has files ({', '.join(visible[:_NAMED])}{more}), which readers"
                 " of the folder would take for rows of the table: give another path, or move them away"
             ) from None
-    if existing != wanted and not existing.holds == wanted.holds == RESULTS:
+    is_same = existing == msgspec.structs.replace(wanted, layout=existing.layout)
+    if not is_same and not existing.holds == wanted.holds == RESULTS:
         raise mismatch(files, existing, wanted)
-    return True
+    return existing
 
 
 def mismatch(files: Files, existing: TableRecord, wanted: TableRecord) -> TableMismatch:

@@ -11,8 +11,8 @@ batch's files decides.
 **Columns that were added** are null in the rows of earlier batches. Spark finds columns by name, except in CSV: CSV files are
 read with the schema that they were written with.
 
-**A plain reader** (`spark.read`, or a Hive table over the path) sees the same files, since they are in Hive's layout and
-everything else is in the hidden folder `_squall`. It may also see a batch just before the commit, every replay, and, until the
+**A plain reader** (`spark.read`, or a Hive table) of the folder of data files sees the same files, since they are in Hive's
+layout. It may also see a batch just before the commit, every replay, and, until the
 next sweep, batches that will never be committed.
 Must not know: how batches get into the table.
 """
@@ -33,10 +33,11 @@ from typing import TYPE_CHECKING, Final, Literal
 from squall.stores.files import Files, OpenStore
 from squall.stores.paths import from_here
 from squall_io.spark.manifest.envelopes import canonical, digest_of
-from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.manifest.state import require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
 from squall_io.spark.reading.moments import ALWAYS, Moment, Span
-from squall_io.spark.results.versions import RunInput, newest_version
+from squall_io.spark.reading.points import NOW, Point, state_at, version_at
+from squall_io.spark.results.versions import RunInput
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
@@ -79,6 +80,8 @@ def read_committed(
     until: Moment | None = None,
     key: Sequence[str] | str | None = None,
     *,
+    version: int | None = None,
+    timestamp: Moment | None = None,
     unreadable: Literal["refuse", "skip"] = "refuse",
 ) -> DataFrame:
     """Return the committed rows of the table at `path`, in its newest schema; for a table of results, the rows of its
@@ -90,19 +93,23 @@ def read_committed(
         continue where the last read ended, give an `until` a minute or more in the past.
     key: names of columns. Of the rows that are equal in all these columns, only the row that was committed first is kept, or
         none if that row was committed before `since`. All rows with a null in the key are kept.
+    version: read what the table held in this version of its Delta log, or this version of a table of results. `squall table
+        PATH --versions N` shows the last versions.
+    timestamp: read what the table held at a moment, which is given as `since` is: what was committed at this moment or before.
     unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of
         them. "skip": read the rows of the other batches, and log what is missing.
-    Raises `NoTable`, `CannotRead`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark Connect, HDFS
-    is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
+    Raises `NoTable`, `CannotRead`, `NoVersion`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark
+    Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
     """
-    with _opened(spark, path) as files:
+    with opened(spark, path) as files:
         if unreadable not in ("refuse", "skip"):
             raise CannotRead(f"unreadable is {unreadable!r}: give 'refuse' or 'skip'")
-        wanted = choose(files, Span.of(since, until), key, unreadable == "skip")
+        span = Span.of(since, until)
+        wanted = choose(files, span, key, unreadable == "skip", Point.of(version, timestamp, span))
     return wanted.frame(spark)
 
 
-def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
+def opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
     """Open the file system at a path in the way that fits the session; with Spark Connect, a setting says where WebHDFS is."""
     hint = "as in read_committed(spark, '/tables/counts')"
     if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
@@ -115,14 +122,18 @@ def _opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
 
 
 def choose(
-    files: Files, span: Span = ALWAYS, key: Sequence[str] | str | None = None, skip: bool = False
+    files: Files,
+    span: Span = ALWAYS,
+    key: Sequence[str] | str | None = None,
+    skip: bool = False,
+    point: Point = NOW,
 ) -> Selection:
     """Return what `read_committed` would read now, according to the manifest; needs no Spark. `skip`: ignore unreadable
     records.
     """
     table = read_table(files)
     is_result = table.holds == RESULTS
-    source = _result(files) if is_result else _stream(files, table, skip)
+    source = _result(files, point) if is_result else _stream(files, table, skip, point)
     if is_result and (span or key is not None):
         raise CannotRead(
             f"{source.root} holds versions of a result, which is read whole: leave out since, until and key"
@@ -181,7 +192,7 @@ def count_keys(spark: SparkSession, path: str | os.PathLike[str], key: Sequence[
     """Count the committed rows of a table by key; raises what `read_committed` raises."""
     from pyspark.sql import functions as F
 
-    with _opened(spark, path) as files:
+    with opened(spark, path) as files:
         choice = choose(files)
     names = key_names(choice.source.schema, key)
     rows = choice.frame(spark)
@@ -222,9 +233,9 @@ class TableContents:
     batches: tuple[CommittedBatch, ...]
 
 
-def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
+def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> TableContents:
     """Return the contents of a stream's table: the batches that count."""
-    state = read_state(files)
+    state = state_at(files, point)
     if not skip:
         require_readable(files, state)
     for problem in state.unreadable:
@@ -245,12 +256,12 @@ def _stream(files: Files, table: TableRecord, skip: bool) -> TableContents:
         for entry in state.entries
         if entry.files
     )
-    return TableContents(files.root, "", table.file_format, latest.schema, batches)
+    return TableContents(files.root, table.data, table.file_format, latest.schema, batches)
 
 
-def _result(files: Files) -> TableContents:
-    """Return the newest version of a table of results, as one batch."""
-    if (version := newest_version(files)) is None:
+def _result(files: Files, point: Point) -> TableContents:
+    """Return a version of a table of results, the newest one unless another is chosen, as one batch."""
+    if (version := version_at(files, point)) is None:
         raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
     schema = parse_schema(version.schema)
     paths = tuple(file.path for file in version.files)

@@ -93,7 +93,7 @@ class TableSummary:
         """The partition directories, by path."""
         found: dict[str, list[int]] = defaultdict(list)
         for part in self.parts:
-            below = part.folder if isinstance(part, Version) else ""
+            below = part.folder if isinstance(part, Version) else self.table.data
             for file in part.files:
                 found[file.path.rpartition("/")[0].removeprefix(below).lstrip("/")].append(file.size)
         return tuple(PartitionSummary(path, len(sizes), sum(sizes)) for path, sizes in sorted(found.items()))

@@ -17,7 +17,13 @@ from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import cannot_follow, enable
 from squall_io.spark.manifest.commit import is_data
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
-from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, agree_on_schema, open_table
+from squall_io.spark.manifest.tables import (
+    NumberedSchema,
+    TableRecord,
+    agree_on_schema,
+    new_rows,
+    open_table,
+)
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
@@ -43,7 +49,8 @@ Opening = tuple[Callable[[], None], str]
 class SinkTable(ABC):
     """Everything that one task of a sink owns outside its process. Call `open` first; all calls come from the task's thread."""
 
-    #: The table's schema; set by `open`.
+    #: The table, and its schema; set by `open`.
+    _table: TableRecord
     _agreed: NumberedSchema
     #: How long a Spark session without users waits for the next one, in seconds.
     _linger: float = 0.0
@@ -158,14 +165,12 @@ class SinkTable(ABC):
         """Create the table, or check that the existing table is the intended one."""
         self._at("table")
         settings = self._settings
-        open_table(self._store, TableRecord(ROWS, settings.file_format, settings.partition_by))
+        self._table = open_table(self._store, new_rows(settings.file_format, settings.partition_by))
         self._agreed = agree_on_schema(self._store, settings.schema)
 
     def _follow(self) -> None:
         """Keep the table's Delta log from now on. A table that has no rows yet gets one."""
-        settings = self._settings
-        table = TableRecord(ROWS, settings.file_format, settings.partition_by)
-        if why := cannot_follow(table, self._agreed):
+        if why := cannot_follow(self._table, self._agreed):
             self._log.info("%s has no Delta log: %s", self._store.root, why)
             return
         try:
@@ -174,7 +179,7 @@ class SinkTable(ABC):
         except ForeignLog as error:
             self._log.error("the Delta log is left as it is, and does not follow the table: %s", error)
             return
-        delta = DeltaFollower(lambda: self._store, settings.partition_by, self._log)
+        delta = DeltaFollower(lambda: self._store, self._table.partition_by, self._log)
         delta.open()
         self._delta = delta
 

@@ -179,6 +179,7 @@ class SinkWriter(SinkTable):
                 batch.rows,
                 self._agreed.number,
                 attempt=batch.attempts,
+                data=self._table.data,
                 wall=time.time,
                 at=lambda step: self._step(batch, step),
             )

@@ -25,9 +25,10 @@ from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, place_in
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
+from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
 from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
 from squall_io.spark.rows.schema import Schema
@@ -105,14 +106,17 @@ class CommittedRows(ReadingSpout):
 class BatchUnits(Units):
     """The batches of a table, for one task."""
 
-    #: The table's file format; set by `open`.
+    #: The table's file format, and the whole path of its data files; set by `open`.
     _format: str
+    _base: str
     #: Schemas by number; 0 is the newest, which has all requested fields. Set by `open`.
     _schemas: dict[int, Schema]
 
     def __init__(self, spout: CommittedRows) -> None:
         self._spout = spout
         self._lease: SessionLease | None = None
+        #: Keeps files that a vacuum would delete; set by `open`.
+        self._holding: Holding | None = None
         #: This task's batches.
         self._entries: dict[Unit, BatchEntry] = {}
         #: The files of commits and checkpoints at the last poll.
@@ -129,6 +133,10 @@ class BatchUnits(Units):
         table = tables.read_table(self._files)
         self._check(table)
         self._format = table.file_format
+        self._base = place_in(self._files.root, table.data)
+        reader = f"CommittedRows of {context.topology_id}, task {context.component}/{context.index}"
+        self._holding = Holding(self._files, reader, context.log)
+        self._holding.hold()
 
     def snapshot(self) -> Mapping[str, Any]:
         """Return the batches that count now, by owner and number; nothing with `follow`."""
@@ -185,7 +193,9 @@ class BatchUnits(Units):
             )
 
     def close(self) -> None:
-        """Close the table, and release the session."""
+        """Close the table, and release the session and the files."""
+        if self._holding is not None:
+            self._holding.release()
         super().close()
         if self._lease is not None:
             self._lease.release()
@@ -286,9 +296,7 @@ class BatchUnits(Units):
         session = self._lease.session
         path = f"{self._files.root}/{file.path}"
         try:
-            reader = (
-                session.read.format(self._format).schema(str(schema)).option("basePath", self._files.root)
-            )
+            reader = session.read.format(self._format).schema(str(schema)).option("basePath", self._base)
             loaded = reader.options(**read_options(self._format)).load(path)
             columns = [
                 (sql.lit(None) if column is None else sql.col(quoted(column.name))).alias(f"c{place}")
