@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from squall_io.spark.reading.committed import read_committed
     from squall_io.spark.replay import replay_topology
     from squall_io.spark.sink.bolt import SparkSink
+    from squall_io.spark.source.registering import register
     from squall_io.spark.spouts.committed_rows import CommittedRows
     from squall_io.spark.spouts.lines import HdfsLines
 
-__all__ = ["CommittedRows", "HdfsLines", "SparkSink", "read_committed", "replay_topology"]
+__all__ = ["CommittedRows", "HdfsLines", "SparkSink", "read_committed", "register", "replay_topology"]
 
 _MODULES: Final = {
     "CommittedRows": "spouts.committed_rows",
     "HdfsLines": "spouts.lines",
     "SparkSink": "sink.bolt",
     "read_committed": "reading.committed",
+    "register": "source.registering",
     "replay_topology": "replay",
 }
 
