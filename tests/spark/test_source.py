@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from datetime import date, datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +177,7 @@ def test_a_stream_has_each_row_once_over_restarts_while_a_sink_commits(
     writer.start()
     while not done.is_set():
         query = copy.start(processingTime="100 milliseconds")
-        assert eventually(lambda: query.lastProgress is not None, 60)
+        eventually(partial(getattr, query, "lastProgress"), 60)
         query.stop()
     writer.join()
     copy.run()
