@@ -211,13 +211,16 @@ def test_each_row_is_delivered_once_in_any_history(seed: int) -> None:
     history = History()
     since = chance.choice([None, None, 10.0])
     queries = [Query(history, since)]
+    earlier = deliverable(history.state())
     for moment in range(60):
+        if moment % 10 == 0:
+            earlier = deliverable(history.state())
         step(history, chance, moment)
         if moment == 30:  # this one starts after compactions
             queries.append(Query(history))
         for query in queries:
             if chance.random() < 0.5:
-                limit = chance.choice([Limit(), Limit(files=2), Limit(rows=4), Limit(files=1)])
+                limit = chance.choice([Limit(), Limit(files=2), Limit(rows=4), Limit(within=earlier)])
                 if query.plan(limit):
                     before = sorted(query.rows())
                     step(history, chance, moment)  # between planning and reading, or before a restart
@@ -342,3 +345,21 @@ def test_a_compaction_without_parts_is_refused() -> None:
     history.parts.clear()
     with pytest.raises(UnknownParts, match=r"rewrite~~.* does not say which batches its rows are from"):
         places_of(history.state())
+
+
+def test_a_batch_that_appears_before_others_in_the_checkpoint_is_not_passed_over() -> None:
+    history = History()
+    writers = [WriterId.of("t-1", "store", index) for index in range(3)]
+    history.commit(writers[0], 5)
+    history.commit(writers[1], 6)
+    there = deliverable(history.state())
+    query = Query(history)
+    assert query.plan(Limit(files=1, within=there))
+    query.deliver()
+    history.commit(writers[2], 1)
+    history.checkpoint()
+    assert query.plan(Limit(within=there))
+    query.deliver()
+    assert query.plan()
+    query.deliver()
+    assert query.delivered == expected(history)
