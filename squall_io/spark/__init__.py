@@ -14,10 +14,19 @@ if TYPE_CHECKING:
     from squall_io.spark.replay import replay_topology
     from squall_io.spark.retention.holding import hold_table
     from squall_io.spark.sink.bolt import SparkSink
+    from squall_io.spark.source.registering import register
     from squall_io.spark.spouts.committed_rows import CommittedRows
     from squall_io.spark.spouts.lines import HdfsLines
 
-__all__ = ["CommittedRows", "HdfsLines", "SparkSink", "hold_table", "read_committed", "replay_topology"]
+__all__ = [
+    "CommittedRows",
+    "HdfsLines",
+    "SparkSink",
+    "hold_table",
+    "read_committed",
+    "register",
+    "replay_topology",
+]
 
 _MODULES: Final = {
     "CommittedRows": "spouts.committed_rows",
@@ -25,6 +34,7 @@ _MODULES: Final = {
     "SparkSink": "sink.bolt",
     "hold_table": "retention.holding",
     "read_committed": "reading.committed",
+    "register": "source.registering",
     "replay_topology": "replay",
 }
 

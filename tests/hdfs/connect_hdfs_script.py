@@ -14,7 +14,7 @@ from typing import Any
 
 from local_cluster import bolt_run
 from local_cluster.testing import run_bolt
-from squall_io.spark import SparkSink, read_committed
+from squall_io.spark import SparkSink, read_committed, register
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.reading.summary import verify
 from squall_io.spark.session.sessions import shared_session
@@ -46,16 +46,33 @@ def store_on_hdfs(server: str, table: str, webhdfs: str, folder: Path) -> dict[s
     with shared_session(server, {"spark.hadoop.dfs.replication": "2"}) as lease:
         lease.session.conf.set(WEBHDFS, webhdfs)
         rows = sorted(map(tuple, read_committed(lease.session, table).collect()))
+        register(lease.session)
+        by_source = sorted(map(tuple, lease.session.read.format("squall").load(table).collect()))
+        by_stream = streamed(lease.session, table, folder)
     with open_files(table, conf=conf) as files:
         verified = verify(files)
         batches = len(read_state(files).entries)
     return {
         "acked": acked == GIVEN,
         "stored": rows == GIVEN,
+        "read by the source": by_source == GIVEN,
+        "streamed": by_stream == GIVEN,
         "problems": [*map(str, (*verified.problems, *verified.strays, *verified.unreadable))],
         "batches": batches,
         "writes": steps.count("write"),
     }
+
+
+def streamed(session: Any, table: str, folder: Path) -> list[tuple[Any, ...]]:
+    """Return the rows that a query gets in several runs, a batch at a time."""
+    target = f"file://{folder}/streamed"
+    stream = session.readStream.format("squall").option("maxFilesPerTrigger", 1).load(table)
+    for _ in range(2):
+        writer = stream.writeStream.format("parquet").option(
+            "checkpointLocation", f"file://{folder}/checkpoint"
+        )
+        assert writer.trigger(availableNow=True).start(target).awaitTermination(200)
+    return sorted(map(tuple, session.read.parquet(target).collect()))
 
 
 def main(folder: Path, table: str, webhdfs: str) -> None:

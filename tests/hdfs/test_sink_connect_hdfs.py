@@ -72,4 +72,11 @@ def test_batches_are_stored_once_by_spark_connect_and_webhdfs_though_the_namenod
 ) -> None:
     on_hdfs = found["hdfs"]
     assert on_hdfs.pop("writes") >= 4  # three batches, and one more for the failed one
-    assert on_hdfs == {"acked": True, "stored": True, "problems": [], "batches": 3}
+    assert on_hdfs == {
+        "acked": True,
+        "stored": True,
+        "read by the source": True,
+        "streamed": True,
+        "problems": [],
+        "batches": 3,
+    }

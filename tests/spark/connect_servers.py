@@ -46,6 +46,8 @@ class ConnectServer(Killable):
             f"SPARK_HOME={home}",
             "SPARK_CONNECT_MODE=0",
             "SPARK_LOCAL_IP=127.0.0.1",
+            f"PYSPARK_PYTHON={sys.executable}",
+            f"PYTHONPATH={ROOT}",  # as if Squall were installed there
             "LC_ALL=C.UTF-8",
         ]
         settings = [f"--conf={name}={value}" for name, value in conf.items()]

@@ -18,8 +18,9 @@ from squall_io.spark.manifest.envelopes import seal
 from squall_io.spark.manifest.layout import COMMITS, BatchName, claim_path
 from squall_io.spark.manifest.state import UnreadableManifest, read_state
 from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
+from squall_io.spark.rows.partitions import partition_of
 from squall_io.spark.spouts import committed_rows
-from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream, partition_of
+from squall_io.spark.spouts.committed_rows import BatchUnits, CannotStream
 from squall_io.spark.spouts.positions import owner_of
 from squall_io.spark.spouts.reading_spout import ReadingTask
 from squall_io.spark.stores import open_files

@@ -13,10 +13,8 @@ Must not know: how positions are stored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote
 
 from squall.stores.files import AbsentFile, FilesUnavailable
 from squall.stores.java.java import require_packages
@@ -30,9 +28,10 @@ from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
-from squall_io.spark.rows.formats import FORMATS, NULL_PARTITION, read_options
+from squall_io.spark.rows.formats import FORMATS, read_options
+from squall_io.spark.rows.partitions import partition_of, partition_value
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.rows.types import WHOLE, Column, Simple, quoted, same_name
+from squall_io.spark.rows.types import quoted, same_name
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
@@ -282,7 +281,7 @@ class BatchUnits(Units):
                 made.append(read.column(there[same_name(name)]).cast(kind))
             else:
                 text = partition.get(same_name(name))
-                value = None if text is None or column is None else _partition_value(text, column)
+                value = None if text is None or column is None else partition_value(text, column)
                 made.append(pa.repeat(pa.scalar(value, kind), opened.metadata.num_rows))
         return pa.table(made, names=[str(place) for place in range(len(made))])
 
@@ -318,26 +317,3 @@ def _field_problems(names: tuple[Any, ...]) -> Iterator[str]:
     yield from (f"a field {problem}" for name in names if (problem := field_problem(name)) is not None)
     if len(set(map(str, names))) < len(names):
         yield f"fields are {listed(names)}: name each column only once"
-
-
-def partition_of(path: str) -> dict[str, str]:
-    """Return the partition values in a data file's path as text, by lower-case column name."""
-    folders = (folder.partition("=") for folder in path.split("/")[:-1])
-    return {same_name(unquote(name)): unquote(text) for name, equal, text in folders if equal}
-
-
-def _partition_value(text: str, column: Column) -> object:
-    """Return a column's value from the name of a partition's folder."""
-    if text in (NULL_PARTITION, ""):
-        return None
-    kind = column.type
-    assert isinstance(kind, Simple)
-    return _PARTITION_VALUES[kind.name](text)
-
-
-_PARTITION_VALUES: Final[Mapping[str, Callable[[str], Any]]] = {
-    **dict.fromkeys(WHOLE, int),
-    "boolean": lambda text: text.lower() == "true",
-    "string": str,
-    "date": date.fromisoformat,
-}
