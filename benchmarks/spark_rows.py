@@ -1,10 +1,10 @@
-"""CPU of a row from a line of JSON to a committed row of a table, in Python, beside a plain loop with pyarrow; Java is not counted.
+"""CPU from a line of JSON to a committed row of a table, in Python, beside a plain loop with pyarrow; Java is not counted.
 
 A file has objects with a word, a number and a time. The loop reads lines, makes values, and writes a parquet file for each
-100,000 rows. Squall reads the same lines with `FileSpout` or `HdfsLines`, 200,000 trees pending, and commits batches of 100,000
-with `SparkSink`, all in one process: in this one (`LocalCluster()`), or in a worker process. With "parsed by a bolt" the spout
-emits lines; with "parsed by the spout" it emits the fields (`format="jsonl"`), where Squall has that. What is counted is the CPU
-time of that process from the opened sink to the last commit. "no collector" is the same with `gc.disable()`.
+100,000 rows. Squall reads the same lines with `FileSpout` or `HdfsLines`, 200,000 trees pending, and commits batches of
+100,000 with `SparkSink`, all in one process: in this one (`LocalCluster()`), or in a worker process. A bolt parses the lines,
+or, with "parsed by the spout", the spout (`format="jsonl"`), where Squall has that. What is counted is the CPU time of that
+process from the opened sink to the last commit. "no collector" is the same with `gc.disable()`.
 
     python -m benchmarks spark_rows [--rows 600000] [--rounds 2] [--only in-process ...]
 """
@@ -184,5 +184,7 @@ def main() -> None:
                 micros.append(run["cpu"] / given.rows * 1e6)
     loop = statistics.median(found[LOOP])
     for name, micros in found.items():
-        print(f"{name:>44}: {spread(micros, '.2f')} us CPU a row, {statistics.median(micros) / loop:.2f} of the loop")
+        print(
+            f"{name:>44}: {spread(micros, '.2f')} us CPU a row, {statistics.median(micros) / loop:.2f} of the loop"
+        )
     return None
