@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from squall_io.files.spout import FileSpout
     from topology_api import Context
 
-#: Seconds between two searches for new files and lines.
+#: Seconds between two searches for new files and lines, unless the spout says so.
 POLL_SECONDS: Final = 1.0
 #: Seconds after which a file that could not be read is tried again.
 RETRY_SECONDS: Final = 10.0
@@ -64,6 +64,7 @@ class FileTask:
     def __init__(self, spout: FileSpout, context: Context) -> None:
         self._path = spout.path
         self._follow = spout.follow
+        self._poll_interval = spout.poll_interval
         self._context = context
         self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
         self._known: dict[FileId, KnownFile] = {}
@@ -275,7 +276,7 @@ class FileTask:
             self._ready[path] = self._tails[path]
         if self._poll_at is None or (self._follow and self._poll_at <= now):
             self._poll()
-            self._poll_at = now + POLL_SECONDS
+            self._poll_at = now + self._poll_interval
         if self._ready:
             return 0.0
         if self._follow:

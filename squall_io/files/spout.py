@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from squall_io.files.finding import path_problems
-from squall_io.files.reading import FileTask
+from squall_io.files.reading import POLL_SECONDS, FileTask
+from squall_io.lines.polling import poll_problems
 from squall_io.lines.texts import text_problems
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.wording import typed
@@ -33,6 +34,7 @@ class FileSpout(RewindableSpout):
     follow: True continues with lines that are appended and with new files. A file that was renamed is read to its end before
         the one that has its path now; a truncated file is read from its beginning. False reads the existing files, and ends.
         Without follow, files that end with .gz and .bz2 are unpacked; with follow they are not read.
+    poll_interval: with follow, the seconds between two looks for new lines and files, at least 0.2; None: 1.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
     encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
         and counted (`lines left out`), and the first such line of each file is reported.
@@ -40,6 +42,7 @@ class FileSpout(RewindableSpout):
     """
 
     threaded = True  # reading blocks
+    poll_interval = POLL_SECONDS
     _task: FileTask
 
     def __init__(
@@ -47,13 +50,18 @@ class FileSpout(RewindableSpout):
         path: str | os.PathLike[str],
         *,
         follow: bool = True,
+        poll_interval: float | None = None,
         fields: Sequence[str] = ("line",),
         encoding: str = "utf-8",
         errors: str = "strict",
         replay: Replay | None = RewindableSpout.replay,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else tuple(fields)
-        problems = [*path_problems(path, follow), *text_problems(names, encoding, errors)]
+        problems = [
+            *path_problems(path, follow),
+            *text_problems(names, encoding, errors),
+            *poll_problems(poll_interval),
+        ]
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
         if replay is not None and not isinstance(replay, Replay):
@@ -64,6 +72,8 @@ class FileSpout(RewindableSpout):
             raise InvalidConfig(problems, type(self).__name__)
         self.path = os.path.normpath(path)
         self.follow = follow
+        if poll_interval is not None:
+            self.poll_interval = float(poll_interval)
         self.fields = names
         self.outputs = Fields(*names)
         self.encoding = encoding

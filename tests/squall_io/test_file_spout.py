@@ -97,6 +97,15 @@ def test_lines_are_emitted_as_they_are_completed(log: Path) -> None:
     assert reader.read() == ["four"]
 
 
+def test_a_spout_that_looks_often_waits_as_little(log: Path) -> None:
+    append(log, "one\n")
+    reader = Reader(log, poll_interval=0.2)
+    assert reader.read() == ["one"]
+    append(log, "two\n")
+    before = reader.now
+    assert reader.read(most=1) == ["two"] and reader.now - before <= 0.2
+
+
 def test_without_follow_the_last_line_needs_no_newline_and_the_task_ends(log: Path) -> None:
     append(log, "one\ntwo")
     reader = Reader(log, follow=False)
@@ -326,10 +335,18 @@ def test_nothing_to_read_and_compressions_that_are_not_supported_are_refused_at_
 
 def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
     with pytest.raises(InvalidConfig) as caught:
-        FileSpout("logs", follow="yes", fields="name", encoding="utf-16", errors="loud", replay=3)  # type: ignore[arg-type]
+        FileSpout(
+            "logs",
+            follow="yes",  # type: ignore[arg-type]
+            poll_interval=True,
+            fields="name",
+            encoding="utf-16",
+            errors="loud",
+            replay=3,  # type: ignore[arg-type]
+        )
     text = str(caught.value)
-    assert len(caught.value.problems) == 6
-    for part in ("'logs'", "'yes'", "'name'", "utf-16", "'loud'", "3 (int)"):
+    assert len(caught.value.problems) == 7
+    for part in ("'logs'", "'yes'", "True (bool)", "'name'", "utf-16", "'loud'", "3 (int)"):
         assert part in text
     for path, said in (
         ("hdfs://h/a", "HdfsLines of squall_io.spark reads others"),

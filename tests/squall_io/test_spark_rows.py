@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.spark.rows.checker import RowChecker
+from squall_io.spark.rows.fits import Nested
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.rows.types import SIMPLE
 from squall_io.spark.rows.values import BadValue, converter
@@ -73,6 +74,8 @@ def taken(kind: str, value: object, **table: Any) -> object:
     checker = RowChecker(parse_schema(f"v {kind}"), **table)
     columns, bad = checker.split([(value,)])
     assert bad == [] and checker.problem_of((value,)) is None
+    if isinstance(columns.values[0], Nested):  # it becomes plain in Arrow
+        return checker.table(columns).column(0).to_pylist()[0]
     return columns.values[0][0]
 
 

@@ -79,9 +79,9 @@ def test_later_commits_than_the_snapshot_are_not_read_unless_the_table_is_follow
     later = units_of(files)
     assert [later.name(unit) for unit in later.units(snapshot)] == [first]
     assert later.more() is None
-    follower = units_of(files, follow=True)
+    follower = units_of(files, follow=True, poll_interval=0.3)
     assert [follower.name(unit) for unit in follower.units(follower.snapshot())] == [first, second]
-    assert follower.more() == ([], committed_rows.POLL_SECONDS)
+    assert follower.more() == ([], 0.3)
     third = put(task, 3)
     found = follower.more()
     assert found is not None and third in {follower.name(unit) for unit in found[0]}
@@ -220,11 +220,21 @@ def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
             ["word", "word", ""],
             since="yesterday",
             follow="yes",  # type: ignore[arg-type]
+            poll_interval=float("nan"),
             positions="here",
             replay=3,  # type: ignore[arg-type]
         )
-    assert len(caught.value.problems) == 7
-    for part in ("'table'", "is empty", "only once", "'yesterday'", "'yes'", "'here'", "3 (int)"):
+    assert len(caught.value.problems) == 8
+    for part in (
+        "'table'",
+        "is empty",
+        "only once",
+        "'yesterday'",
+        "'yes'",
+        "nan (float)",
+        "'here'",
+        "3 (int)",
+    ):
         assert part in str(caught.value)
 
 

@@ -94,6 +94,26 @@ def test_files_that_come_to_a_followed_folder_are_read_once_and_the_topology_goe
         assert cluster.status("reader").state == "ACTIVE" and not cluster.status("reader").errors
 
 
+def test_a_spout_that_looks_often_reads_new_files_soon(inbox: Path) -> None:
+    expected = Counter(put(inbox, "a"))
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(inbox, follow=True, poll_interval=0.2))
+        cluster.advance(1)
+        expected += Counter(put(inbox, "b"))
+        cluster.advance(0.5)
+        assert kept(inbox) == expected
+
+
+def test_a_file_that_was_written_a_minute_ago_is_read_at_the_first_look(inbox: Path) -> None:
+    with discovery_of(inbox) as discovery:
+        discovery.begin(None)
+        write(inbox / "moved", "old", at=100.0)
+        write(inbox / "new", "new", at=100.5)
+        found = discovery.poll(reports=True, now=0, wall=160.0)
+        assert [file.path for file in found] == ["in/moved"]
+        assert [file.path for file in discovery.poll(True, now=0, wall=160.2)] == ["in/new"]
+
+
 @pytest.mark.parametrize("path", ["", "/*.log"])
 def test_an_empty_or_missing_folder_can_be_followed(inbox: Path, path: str) -> None:
     inbox.rmdir()
@@ -153,11 +173,11 @@ def test_a_file_that_is_being_written_is_read_when_it_is_stable(inbox: Path) -> 
         for size in range(4):
             write(inbox / "slow", "x" * size, at=100)
             (inbox / "copied._COPYING_").write_text("half")
-            assert discovery.poll(reports=True, now=0) == []
+            assert discovery.poll(reports=True, now=0, wall=0) == []
         write(inbox / "slow", "yyy", at=101)  # the same size, and different content
-        assert discovery.poll(reports=True, now=0) == []
-        assert discovery.poll(reports=True, now=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
-        assert discovery.poll(reports=True, now=0) == [] and not discovery.problems
+        assert discovery.poll(reports=True, now=0, wall=0) == []
+        assert discovery.poll(reports=True, now=0, wall=0) == [FoundFile("in/slow", 3, 1024, 101.0)]
+        assert discovery.poll(reports=True, now=0, wall=0) == [] and not discovery.problems
 
 
 def test_a_file_replaced_by_another_of_the_same_size_is_reported_with_the_time(inbox: Path) -> None:
@@ -185,7 +205,7 @@ def test_a_growing_file_is_reported_ever_more_rarely_and_a_stable_one_is_not(
         told = []
         for now in range(10_000, 30_000, 5):
             write(inbox / "grows", "x" * (now % 1000 + 2), at=now)
-            discovery.poll(reports=True, now=now)
+            discovery.poll(reports=True, now=now, wall=0)
             told += [(now, str(problem)) for problem in discovery.problems]
             discovery.problems.clear()
     assert sum("/rests has 2 bytes, and had 1" in text for _, text in told) == 1
@@ -202,7 +222,7 @@ def test_growth_of_an_unreported_file_is_reported_in_the_end(inbox: Path) -> Non
         told = []
         for now in (0, 5, 10, 59, 60, 65, 1000):
             write(inbox / "a", "x" * min(now + 2, 12), at=min(now + 2, 12))
-            discovery.poll(reports=True, now=now)
+            discovery.poll(reports=True, now=now, wall=0)
             told += [(now, str(problem).split(":")[1].split("/in/")[1]) for problem in discovery.problems]
             discovery.problems.clear()
     assert told == [(0, "a has 2 bytes, and had 1"), (60, "a has 12 bytes, and had 1")]

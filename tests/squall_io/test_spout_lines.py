@@ -239,12 +239,23 @@ def test_all_mistakes_in_the_arguments_are_reported_at_once() -> None:
             errors="loud",
             split_bytes=10,
             follow="yes",  # type: ignore[arg-type]
+            poll_interval=0.1,
             positions="here",
             replay=3,  # type: ignore[arg-type]
         )
-    assert len(caught.value.problems) == 8
+    assert len(caught.value.problems) == 9
     text = str(caught.value)
-    for part in ("'logs'", "'name'", "utf-16", "'loud'", "10 (int)", "'yes'", "'here'", "3 (int)"):
+    for part in (
+        "'logs'",
+        "'name'",
+        "utf-16",
+        "'loud'",
+        "10 (int)",
+        "'yes'",
+        "0.1 (float)",
+        "'here'",
+        "3 (int)",
+    ):
         assert part in text
 
 

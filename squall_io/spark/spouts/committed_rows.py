@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from topology_api import Context
 
-#: Seconds between two polls for new batches.
+#: Seconds between two looks for new batches, unless the spout says so.
 POLL_SECONDS: Final = 2.0
 #: How many rows are converted to Python values at once.
 _AT_ONCE: Final = 4_096
@@ -67,6 +67,7 @@ class CommittedRows(ReadingSpout):
     since, until: only batches committed at or after `since` and before `until`: a datetime with tzinfo, ISO text with a zone,
         or seconds since 1970.
     follow: False reads the batches that exist when the spout's first task starts, and ends; True continues with new batches.
+    poll_interval: with `follow`, the seconds between two looks for new batches, at least 0.2; None: 2.
     positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
         `_squall/readers` of the table. If you give a folder, a later submission continues where the last one ended, with the
         batches that were added since.
@@ -74,6 +75,8 @@ class CommittedRows(ReadingSpout):
     master, conf: Spark's master and settings; give the same as to the topology's `SparkSink`s. Parquet tables are read without
         Spark.
     """
+
+    poll_interval = POLL_SECONDS
 
     def __init__(
         self,
@@ -83,6 +86,7 @@ class CommittedRows(ReadingSpout):
         since: Moment | None = None,
         until: Moment | None = None,
         follow: bool = False,
+        poll_interval: float | None = None,
         positions: str | None = None,
         replay: Replay | None = ReadingSpout.replay,
         master: str | None = None,
@@ -94,7 +98,7 @@ class CommittedRows(ReadingSpout):
             self.span = Span.of(since, until)
         except WrongMoment as error:
             problems.append(str(error))
-        super().__init__(names, follow, positions, replay, conf, problems)
+        super().__init__(names, follow, poll_interval, positions, replay, conf, problems)
         self.path = check_path(path)
         self.master = master
 
@@ -164,7 +168,7 @@ class BatchUnits(Units):
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
         """Return new batches; None without `follow`."""
-        return (self._new_units(), POLL_SECONDS) if self._follow else None
+        return (self._new_units(), self._poll_interval) if self._follow else None
 
     def name(self, unit: Unit) -> object:
         """Return the batch's name."""

@@ -4,8 +4,8 @@ A path is a file, a folder, or a pattern: `hdfs://host/logs/2026-*/*.log`. A fol
 below it, except what Hadoop hides everywhere: names that begin with "_" or ".".
 
 A file is read up to the size that it had when it was discovered. A file that appears after the start is presumed complete when
-two polls in a row have found the same size and modification time. But nothing can show that a writer is done, so a file that
-changes after its discovery is reported, together with the right way to write files.
+two polls in a row have found the same size and modification time, or when it was last written a minute before. But nothing can
+show that a writer is done, so a file that changes after its discovery is reported, together with the right way to write files.
 
 ```
 POSITIONS/files/<number>.json      a record of files that a task discovered; numbered without gaps, each record put once
@@ -213,6 +213,8 @@ class FileList:
 
 # New files
 
+#: Seconds after its last writing when a file is presumed complete at the first look. Clocks may differ by almost as much.
+OLD_SECONDS: Final = 60.0
 #: Seconds from the first report about a file until a further change can be reported; the wait doubles with each report.
 FIRST_WAIT: Final = 60.0
 #: The most seconds of this wait.
@@ -256,12 +258,16 @@ class FileDiscovery:
         self._list.read(None if snapshot is None else int(snapshot["records"]))
         return self._new()
 
-    def poll(self, reports: bool, now: float) -> list[FoundFile]:
+    def poll(self, reports: bool, now: float, wall: float) -> list[FoundFile]:
         """Return new files. reports: whether to report files that are not read or have changed; only one task of the reader
-        reports them."""
+        reports them. wall: seconds since 1970."""
         present = find_files(self._files, self._source)
         before, self._before = self._before, {status.path: _mark(status) for status in present}
-        whole = (status for status in present if before.get(status.path) == _mark(status))
+        whole = (
+            status
+            for status in present
+            if before.get(status.path) == _mark(status) or wall - status.modified >= OLD_SECONDS
+        )
         self._add(self._list, whole)
         if reports:
             self._report(present, self._list, now)

@@ -10,6 +10,7 @@ Must not know: how lines are cut out of bytes, how positions are stored, how tas
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 SMALLEST_SPLIT: Final = 1 << 10
 LARGEST_SPLIT: Final = 1 << 40
-#: Seconds between two searches for new files; a file that two searches in a row find unchanged is complete.
+#: Seconds between two looks for new files, unless the spout says so.
 POLL_SECONDS: Final = 5.0
 
 
@@ -50,6 +51,8 @@ class HdfsLines(ReadingSpout):
     split_bytes: bytes per split, the piece of a file that one task reads.
     follow: False reads the files that exist when the spout's first task starts, and ends; True continues with new files. A new
         file should appear complete: write it under a name that begins with "_" or ".", and rename it.
+    poll_interval: with `follow`, the seconds between two looks for new files, at least 0.2; None: 5. A file that two looks in a
+        row find unchanged is taken for complete, and so is one that was last written a minute ago.
     positions: the folder where tasks store how far they have read; None: a folder for this submission alone, in
         `_squall/readers` below the files. If you give a folder, a later submission continues where the last one ended, with the
         files that were added since.
@@ -57,6 +60,8 @@ class HdfsLines(ReadingSpout):
     conf: settings for the file system: Hadoop's settings, under names that begin with `spark.hadoop.`, and
         `squall.webhdfs.address`.
     """
+
+    poll_interval = POLL_SECONDS
 
     def __init__(
         self,
@@ -67,6 +72,7 @@ class HdfsLines(ReadingSpout):
         errors: str = "strict",
         split_bytes: int = discovery.SPLIT_BYTES,
         follow: bool = False,
+        poll_interval: float | None = None,
         positions: str | None = None,
         replay: Replay | None = ReadingSpout.replay,
         conf: Mapping[str, str] | None = None,
@@ -77,7 +83,7 @@ class HdfsLines(ReadingSpout):
             *text_problems(names, encoding, errors),
             *_split_problems(split_bytes),
         ]
-        super().__init__(names, follow, positions, replay, conf, problems)
+        super().__init__(names, follow, poll_interval, positions, replay, conf, problems)
         self.path = path
         self.encoding = encoding
         self.errors = errors
@@ -142,7 +148,8 @@ class SplitUnits(Units):
             raise found.problems.popleft()
         if not self._follow:
             return None
-        return self._cut(found.poll(context.index == 0, context.now())), POLL_SECONDS
+        new = found.poll(context.index == 0, context.now(), time.time())
+        return self._cut(new), self._poll_interval
 
     def _cut(self, files: Iterable[FoundFile]) -> list[Unit]:
         first = len(self._splits)

@@ -25,6 +25,7 @@ import msgspec
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
+from squall_io.lines.polling import poll_problems
 from squall_io.spark.spouts import positions
 from squall_io.spark.spouts.positions import (
     EmittedSoFar,
@@ -65,6 +66,8 @@ class ReadingSpout(RewindableSpout):
     """A spout whose tasks share units of input and store how far they have read. Subclasses define the units."""
 
     threaded = True  # reading blocks
+    #: Seconds between two looks for new units.
+    poll_interval: float
     _positions: str | None = None
     _task: ReadingTask
 
@@ -72,6 +75,7 @@ class ReadingSpout(RewindableSpout):
         self,
         fields: Sequence[str],
         follow: bool,
+        poll_interval: float | None,
         folder: str | None,
         replay: Replay | None,
         conf: Mapping[str, str] | None,
@@ -82,6 +86,7 @@ class ReadingSpout(RewindableSpout):
         """
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
+        problems += poll_problems(poll_interval)
         if folder is not None:
             problems += path_problems(folder, "positions")
         if replay is not None and not isinstance(replay, Replay):
@@ -93,6 +98,8 @@ class ReadingSpout(RewindableSpout):
         self.fields = tuple(fields)
         self.outputs = Fields(*fields)
         self.follow = follow
+        if poll_interval is not None:
+            self.poll_interval = float(poll_interval)
         self.replay = replay
         self.conf = dict(conf or {})
         self._positions = folder
@@ -185,6 +192,7 @@ class Units(ABC):
     def __init__(self, spout: ReadingSpout, folder: str, reads: str) -> None:
         """folder: the folder to open. reads: a description of the input, for the record of the reader."""
         self._follow = spout.follow
+        self._poll_interval = spout.poll_interval
         self._conf = spout.conf
         self._folder = folder
         self.reads = reads
