@@ -1,0 +1,103 @@
+"""A table that is written, killed, compacted, vacuumed and followed at the same time is the same for every reader."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from local_cluster import LocalCluster
+from tests.spark.table_in_use import (
+    NAME,
+    Follower,
+    eventually,
+    rows,
+    seen_by_readers,
+    squall,
+    topology,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+A_SECOND = 500
+#: Seconds that files stay which a compaction has replaced: longer than any reader here needs.
+RETENTION = 5.0
+START_SECS = 120.0
+
+
+class Use:
+    """What happens to the table, in rounds; each kills something, at moments that the seed decides."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster, follower: Follower, draw: random.Random) -> None:
+        self.folder, self.cluster, self.follower, self.draw = folder, cluster, follower, draw
+        self.table = str(folder / "table")
+        self.kills = 0
+
+    @property
+    def files(self) -> int:
+        return len(list((self.folder / "table").glob("data/*/*.parquet")))
+
+    def kill_worker(self) -> None:
+        pids = [worker.pid for worker in self.cluster.workers(NAME) if worker.pid]
+        if len(pids) == 3:
+            os.kill(self.draw.choice(sorted(pids)), signal.SIGKILL)
+            self.kills += 1
+
+    def round(self) -> None:
+        """Kill a worker and a compaction, compact, vacuum, and kill the follower."""
+        before = self.files
+        self.kill_worker()
+        squall("compact", self.table, "--take-over", after=self.draw.uniform(0.5, 4.0))
+        squall("compact", self.table, "--take-over")
+        squall("vacuum", self.table, "--retention", f"{RETENTION:g}", "--allow-short")
+        if self.draw.random() < 0.5:
+            self.follower.kill()
+            self.follower.start()
+        eventually(lambda: self.files != before, START_SECS, "another commit or compaction")
+
+
+def use(folder: Path, seconds: float, seed: int, spark: SparkSession) -> None:
+    """Use a table for about that long; check what its readers see."""
+    count, follower, draw = int(A_SECOND * seconds), Follower(folder), random.Random(seed)
+    end = time.monotonic() + seconds
+    with LocalCluster(processes=True) as cluster:
+        cluster.submit(topology(folder, count, A_SECOND))
+        using = Use(folder, cluster, follower, draw)
+        try:
+            eventually(lambda: using.files > 0, START_SECS, "the first commit")
+            follower.start()
+            eventually(lambda: follower.has_copied, START_SECS, "the first copy")
+            while time.monotonic() < end or not using.kills:
+                using.round()
+            cluster.wait(NAME, 600)
+            squall("compact", using.table, "--take-over")
+            time.sleep(RETENTION)  # until the vacuum may delete what was replaced
+            squall("vacuum", using.table, "--retention", f"{RETENTION:g}", "--allow-short")
+            follower.end()
+        finally:
+            follower.kill()
+    wanted = rows(count)
+    for name, found in seen_by_readers(spark, folder).items():
+        assert found == wanted, f"{name}: {sum(found.values())} rows of {count}"
+    print(f"{count} rows, {using.kills} workers killed, {using.files} files at the end")
+
+
+@pytest.mark.slow
+def test_a_table_in_use_is_the_same_for_every_reader(spark: SparkSession, tmp_path: Path) -> None:
+    use(tmp_path, 20.0, 1, spark)
+
+
+@pytest.mark.slow
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_a_table_in_use_for_an_hour(
+    spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """With `--soak 60` an hour."""
+    use(tmp_path, 60.0 * request.config.getoption("--soak"), 2, spark)
