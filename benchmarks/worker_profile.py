@@ -52,6 +52,7 @@ PARTS = {
     "worker/tasks/holding.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/epoch_emitter.py": "emit: checks, grouping, edges, outboxes",
     "worker/tasks/stateful_bolt.py": "executor: Tuples, calls, XORs",
+    "topology_api/state_guard.py": "states of stateful bolts",
     "worker/state/table.py": "states of stateful bolts",
     "worker/state/values.py": "states of stateful bolts",
     "worker/state/plain_values.py": "states of stateful bolts",

@@ -23,6 +23,7 @@ from zlib import crc32
 #: The modules on a tuple's path. All are compiled, or none.
 HOT: Final = (
     "topology_api.tuples",
+    "topology_api.state_guard",
     "squall.transport.id_columns",
     "squall.transport.row_columns",
     "squall.transport.frames",

@@ -7,11 +7,14 @@ Must not know: how values are kept, encoded or restored.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, Final
 
 from topology_api.errors import InvalidTopology, StateError
 from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import shown, typed
+
+#: The names of the states of all classes. An attribute with another name is no state.
+NAMES: Final[set[str]] = set()
 
 
 class State:
@@ -50,24 +53,7 @@ class State:
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = self.name or name  # one object for two names is a problem of the bolt: see `state_rules`
-
-    # In a running task a handle is in the instance's dictionary. There is no __get__, so CPython finds it there, at the same
-    # cost with __set__ as without.
-
-    def __set__(self, instance: object, value: NoReturn) -> None:
-        handle = vars(instance).get(self.name)
-        if handle is None or value is not handle:  # `self.last += [1.0]` assigns what is there
-            write = self.spelling.format(name=self.name, value=shown(value))
-            raise StateError(
-                f"{type(instance).__name__}: self.{self.name} is a {type(self).__name__} of the class, and cannot be replaced "
-                f"by {typed(value)}: write {write}{'' if handle is not None else ' in execute'}"
-            )
-
-    def __delete__(self, instance: object) -> NoReturn:
-        raise StateError(
-            f"{type(instance).__name__}: self.{self.name} is a {type(self).__name__} of the class, and cannot be deleted: "
-            f"write self.{self.name}.clear()"
-        )
+        NAMES.add(name)
 
     # These methods raise the error for a use outside a running task.
 
@@ -163,3 +149,30 @@ def states_of(component: type) -> dict[str, State]:
             else:
                 found.pop(name, None)  # a subclass uses the name for something else
     return found
+
+
+def refuse_replacement(bolt: object, name: str, value: object) -> None:
+    """Raise StateError if the attribute of a bolt is a state, and the value would replace it."""
+    there = vars(bolt).get(name)
+    if there is not None and value is there:  # `self.last += [1.0]` assigns what is there
+        return
+    if (state := _state_at(type(bolt), name)) is not None:
+        write = state.spelling.format(name=name, value=shown(value))
+        raise StateError(
+            f"{type(bolt).__name__}: self.{name} is a {type(state).__name__} of the class, and cannot be replaced by "
+            f"{typed(value)}: write {write}{'' if there is not None else ' in execute'}"
+        )
+
+
+def refuse_deletion(bolt: object, name: str) -> None:
+    """Raise StateError if the attribute of a bolt is a state."""
+    if (state := _state_at(type(bolt), name)) is not None:
+        raise StateError(
+            f"{type(bolt).__name__}: self.{name} is a {type(state).__name__} of the class, and cannot be deleted: write "
+            f"self.{name}.clear()"
+        )
+
+
+def _state_at(component: type, name: str) -> State | None:
+    value = next((vars(cls)[name] for cls in component.__mro__ if name in vars(cls)), None)
+    return value if isinstance(value, State) else None

@@ -34,6 +34,12 @@ def stateful_problems(bolt: StatefulBolt) -> Iterator[str]:
         if state.name not in ("", name):
             yield f"the states {state.name!r} and {name!r} are one object: declare two"
         yield from (f"state {name!r}: {problem}" for problem in _state_problems(state))
+    for name, value in vars(bolt).items():
+        if name in states and not isinstance(value, State):
+            yield (
+                f"self.{name} = {shown(value)} in the constructor hides the state {name!r} of the class: give one of them "
+                "another name"
+            )
 
 
 def misplaced_states(component: object) -> Iterator[str]:

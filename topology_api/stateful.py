@@ -10,9 +10,10 @@ from typing import Any
 
 from topology_api.components import Bolt, _task_of
 from topology_api.errors import SquallError
+from topology_api.state_guard import StateGuard
 
 
-class StatefulBolt(Bolt):
+class StatefulBolt(StateGuard, Bolt):
     """A bolt with state of the key of the tuple at hand. Declare its states as class attributes.
 
     A call is all or nothing: if `execute` or `on_timer` raises, its changes of state, its timers, its emissions and its calls

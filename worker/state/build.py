@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from topology_api.state import ListState, MapState, State, states_of
+from topology_api.state import NAMES, ListState, MapState, State, states_of
 from worker.state.codecs import Codec
 from worker.state.lists import ListHandle, MarkingListHandle
 from worker.state.maps import MapHandle, MarkingMapHandle
@@ -13,7 +13,9 @@ from worker.state.values import ValueHandle
 
 def handles(table: StateTable, bolt: type) -> dict[str, StateHandle]:
     """Return a handle for each state that a bolt's class declares."""
-    return {name: handle(table, name, state) for name, state in states_of(bolt).items()}
+    states = states_of(bolt)
+    NAMES.update(states)  # a class that was unpickled did not name them
+    return {name: handle(table, name, state) for name, state in states.items()}
 
 
 def handle(table: StateTable, name: str, state: State) -> StateHandle:
