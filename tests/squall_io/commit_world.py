@@ -156,7 +156,9 @@ class World:
             attempt += 1
             if not self.spark(files, name, attempt, job()):
                 continue
-            commit = BatchCommit(files, owner, name, len(DIRECTORIES), 1, attempt, data=self.data, wall=self.wall)
+            commit = BatchCommit(
+                files, owner, name, len(DIRECTORIES), 1, attempt, data=self.data, wall=self.wall
+            )
             try:
                 entry = again(commit.run)
             except BatchLost:
