@@ -40,16 +40,16 @@ def settings(master: str | None, conf: Mapping[str, str]) -> Mapping[str, str]:
 
 def run(started: StartedSpark, files: Files, name: str, conf: Mapping[str, str]) -> Done:
     """Register the table."""
-    from squall_io.spark.reading.catalog import check_name, register
+    from squall_io.spark.reading.catalog import external, register
     from squall_io.spark.results.job_errors import spark_errors_as
 
     def failed(reason: str, error: Exception) -> SquallError:
         return SquallError(f"{files.root} could not be registered as {name}: {reason}")
 
-    check_name(name)  # before Spark is started
+    wanted = external(files, name)  # before Spark is started
     session = started.watched()
     with spark_errors_as(failed):
-        return Done(register(session, files, name), _own_metastore(session, conf))
+        return Done(register(session, wanted), _own_metastore(session, conf))
 
 
 def lines(done: Done) -> Iterator[str]:

@@ -19,6 +19,7 @@ COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
 GROUPS: Final = "3bccb53e"
 DIFFERENCES: Final = "6db3ec3d"
+LAYOUTS: Final = "XXXX"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,11 @@ import pyarrow.parquet
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from squall.stores.files import Files
 from squall.stores.local import LocalFiles
 from squall_cli.main import squall
+from squall_io.spark.reading.catalog import METASTORE
+from squall_io.spark.session.sessions import shared_session
 from tests.spark.batches import SinkTask
 from tests.spark_classes import small_java
 
@@ -38,28 +42,28 @@ def main(folder: Path) -> dict[str, Any]:
         "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
     }
     settings = [part for each in conf.items() for part in ("--conf", "=".join(each))]
-    session = None
 
     def run(path: str, *more: str) -> list[Any]:
         options = ["table", path, "--register", *more, "--master", "local[1]"]
         done = CliRunner().invoke(squall, [*options, *settings], prog_name="squall")
         return [done.exit_code, done.stdout, done.stderr.splitlines()[-1:]]
 
+    found: dict[str, Any] = {}
+    with shared_session("local[1]", {**dict([METASTORE]), **conf}) as lease:  # the commands share it
+        asked(lease.session, files, folder, run, found)
+    return found
+
+
+def asked(
+    session: SparkSession, files: Files, folder: Path, run: Callable[..., list[Any]], found: dict[str, Any]
+) -> None:
+    """Register, and read by name."""
+
     def rows(query: str) -> list[Any]:
         return sorted(map(list, session.sql(query).collect()), key=repr)
 
-    found: dict[str, Any] = {"nothing": run(files.root, "counts")}
     task = SinkTask(files, "word string NOT NULL, day string", partition_by=["day"])
     task.put({"day=x/a.parquet": parquet(word=["a", "b"])}, 2)
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    for name, value in {
-        **conf,
-        "spark.sql.catalogImplementation": "hive",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-    }.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()  # the command uses it, and leaves it
     session.sql("CREATE DATABASE shop")
     found["made"] = run(files.root, "shop.counts")
     found["rows"] = rows("SELECT word, day FROM shop.counts")
@@ -77,8 +81,6 @@ def main(folder: Path) -> dict[str, Any]:
     first = LocalFiles(str(folder / "first"))
     SinkTask(first, "word string", layout=1).put({"a.parquet": parquet(word=["of layout 1"])}, 1)
     found["layout 1"] = [run(first.root, "first"), rows("SELECT * FROM first")]
-    session.stop()
-    return found
 
 
 if __name__ == "__main__":

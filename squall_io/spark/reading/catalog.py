@@ -18,7 +18,7 @@ from squall.stores.files import Files
 from squall_io.spark.manifest.layout import place_in
 from squall_io.spark.manifest.tables import ROWS, describe, latest_schema, read_table
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.rows.types import quoted, same_name
+from squall_io.spark.rows.types import Column, quoted, same_name
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -49,20 +49,26 @@ class Registered:
     columns: tuple[str, ...]
 
 
-def check_name(name: str) -> None:
-    """Raise `CannotRegister` unless a name can be that of a table in a Hive metastore."""
+@dataclass(frozen=True)
+class External:
+    """A table as a catalog is to know it."""
+
+    name: str
+    #: The folder of the data files.
+    location: str
+    file_format: str
+    partition_by: tuple[str, ...]
+    #: Every column may be null: a catalog does not check what is there.
+    schema: Schema
+
+
+def external(files: Files, name: str) -> External:
+    """Return how a table is registered under a name; needs no Spark. Raises `CannotRegister`, `NoTable`, and errors of
+    `Files`."""
     if _NAME.fullmatch(name) is None:
         raise CannotRegister(
             f"{name!r:.200} cannot be the name of a table in a catalog: write TABLE or DATABASE.TABLE, of letters, digits and _"
         )
-
-
-def register(spark: SparkSession, files: Files, name: str) -> Registered:
-    """Register a table, or add to a registered one the columns and partitions that it lacks.
-
-    Raises `CannotRegister`, `NoTable`, Spark's errors, and errors of `Files`.
-    """
-    check_name(name)
     table, newest = read_table(files), latest_schema(files)
     if table.holds != ROWS or table.file_format not in _FORMATS:
         raise CannotRegister(
@@ -72,25 +78,33 @@ def register(spark: SparkSession, files: Files, name: str) -> Registered:
         raise CannotRegister(
             f"{files.root} has no schema yet: its sink is about to start; try again in a moment"
         )
-    location = place_in(files.root, table.data)
-    named = ".".join(map(quoted, name.split(".")))
-    loose = [replace(column, nullable=True) for column in newest.schema.columns]
-    made = not spark.catalog.tableExists(name)
+    loose = tuple(replace(column, nullable=True) for column in newest.schema.columns)
+    return External(
+        name, place_in(files.root, table.data), table.file_format, table.partition_by, Schema(loose)
+    )
+
+
+def register(spark: SparkSession, wanted: External) -> Registered:
+    """Register a table, or add to a registered one the columns and partitions that it lacks. Raises `CannotRegister`, and
+    Spark's errors."""
+    named = ".".join(map(quoted, wanted.name.split(".")))
+    new: list[Column] = []
+    made = not spark.catalog.tableExists(wanted.name)
     if made:
-        by = f" PARTITIONED BY ({', '.join(map(quoted, table.partition_by))})" if table.partition_by else ""
-        kind = f"({Schema(tuple(loose))}) USING {table.file_format}{by}"
-        spark.sql(f"CREATE TABLE {named} {kind} LOCATION {_text(location)}")
-        new = []
+        columns = ", ".join(map(quoted, wanted.partition_by))
+        by = f" PARTITIONED BY ({columns})" if columns else ""
+        kind = f"({wanted.schema}) USING {wanted.file_format}{by}"
+        spark.sql(f"CREATE TABLE {named} {kind} LOCATION {_text(wanted.location)}")
     else:
-        _require_same(spark, named, location)
+        _require_same(spark, named, wanted.location)
         known = {same_name(column) for column in spark.table(named).columns}
-        new = [column for column in loose if same_name(column.name) not in known]
+        new = [column for column in wanted.schema.columns if same_name(column.name) not in known]
         if new:
             spark.sql(f"ALTER TABLE {named} ADD COLUMNS ({Schema(tuple(new))})")
-    if table.partition_by:
+    if wanted.partition_by:
         spark.sql(f"MSCK REPAIR TABLE {named}")
     spark.sql(f"REFRESH TABLE {named}")
-    return Registered(name, location, made, tuple(column.name for column in new))
+    return Registered(wanted.name, wanted.location, made, tuple(column.name for column in new))
 
 
 def _require_same(spark: SparkSession, named: str, location: str) -> None:
