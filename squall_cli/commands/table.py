@@ -389,6 +389,7 @@ def in_json(found: TableSummary, verified: Verification | None, counts: KeyCount
         "path": found.root,
         "holds": found.table.holds,
         "format": found.table.file_format,
+        "layout": found.table.layout,
         "partition_by": list(found.table.partition_by),
         "schema": None if found.schema is None else str(found.schema),
         "rows": found.rows,
