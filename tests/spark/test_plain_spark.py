@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from squall_io.spark.manifest import commit as commit_steps
@@ -48,7 +49,7 @@ def _met(spark: SparkSession, folder: Path, name: str, content: bytes) -> str:
     (folder / name).write_bytes(content)
     try:
         return {ROWS: "-", 2 * ROWS: "r"}[spark.read.parquet(folder.as_uri()).count()]
-    except PySparkException:
+    except (PySparkException, Py4JJavaError):
         return "E"
 
 

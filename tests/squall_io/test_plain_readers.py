@@ -6,6 +6,7 @@ have a folder of their own. `tests/spark/test_plain_spark.py` has the same for S
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import duckdb
 import polars
 import pyarrow
 import pyarrow.dataset
+import pyarrow.parquet
 import pytest
 from deltalake import DeltaTable
 
@@ -210,3 +212,21 @@ def test_a_table_that_is_being_written_is_never_an_error_for_plain_readers(tmp_p
     finally:
         over.set()
         writer.join()
+
+
+def test_columns_that_were_added_are_found_by_readers_that_are_told_of_them(tmp_path: Path) -> None:
+    """The ways that docs/spark-sink.md names."""
+    files = LocalFiles(str(tmp_path))
+    SinkTask(files, "number bigint").put({"a.parquet": parquet(1)}, ROWS, 1.0)
+    target = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.table({"number": [2], "more": ["x"]}), target)
+    SinkTask(files, "number bigint, more string", index=1).put({"a.parquet": target.getvalue()}, 1, 2.0)
+    rows = [(1, None)] * ROWS + [(2, "x")]
+    listed = committed_files(tmp_path)
+    assert sorted(duckdb.read_parquet(listed, union_by_name=True).fetchall()) == rows
+    columns = {"number": polars.Int64, "more": polars.String}
+    read = polars.scan_parquet(tmp_path / "data", schema=columns, missing_columns="insert").collect()
+    assert sorted(read.rows()) == rows
+    schema = pyarrow.schema({"number": pyarrow.int64(), "more": pyarrow.string()})
+    table = pyarrow.dataset.dataset(tmp_path / "data", schema=schema).to_table()
+    assert sorted(tuple(row.values()) for row in table.to_pylist()) == rows
