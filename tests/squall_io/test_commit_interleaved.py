@@ -12,6 +12,7 @@ import pytest
 
 from squall.stores.files import FilesUnavailable
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
+from squall_io.spark.manifest.layout import DATA
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import World
 from tests.squall_io.memory_files import Manners
@@ -31,7 +32,9 @@ class Run(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = World(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
+        manners = Manners(self.random.random() < 0.3, self.random.random() < 0.3)
+        # Every second run is in a table of layout 1.
+        self.world = World(manners, data=DATA if seed % 2 else "")
 
     def play(self) -> World:
         """Run all actors in some order, and check."""
