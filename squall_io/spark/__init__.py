@@ -11,18 +11,28 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from squall_io.spark.reading.committed import read_committed
+    from squall_io.spark.reading.file_list import committed_files
     from squall_io.spark.replay import replay_topology
     from squall_io.spark.retention.holding import hold_table
     from squall_io.spark.sink.bolt import SparkSink
     from squall_io.spark.spouts.committed_rows import CommittedRows
     from squall_io.spark.spouts.lines import HdfsLines
 
-__all__ = ["CommittedRows", "HdfsLines", "SparkSink", "hold_table", "read_committed", "replay_topology"]
+__all__ = [
+    "CommittedRows",
+    "HdfsLines",
+    "SparkSink",
+    "committed_files",
+    "hold_table",
+    "read_committed",
+    "replay_topology",
+]
 
 _MODULES: Final = {
     "CommittedRows": "spouts.committed_rows",
     "HdfsLines": "spouts.lines",
     "SparkSink": "sink.bolt",
+    "committed_files": "reading.file_list",
     "hold_table": "retention.holding",
     "read_committed": "reading.committed",
     "replay_topology": "replay",

@@ -251,16 +251,16 @@ class Rewriter:
 
     def begin(self) -> None:
         """Become the rewriter, and delete what earlier rewriters have left. What an earlier one writes from now on does not
-        count."""
-        self.at("claim")
-        incarnation = (1, 0)
-        epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall())
-        self._owner = Owner(REWRITER, epoch, self.topology, REWRITER.topology_id, COMPONENT, incarnation)
-        self._number = 0
-        self._next_sign = 0.0
+        count. After an error, call it again.
+        """
+        if self._owner is None:
+            self.at("claim")
+            incarnation = (1, 0)
+            epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall())
+            self._owner = Owner(REWRITER, epoch, self.topology, REWRITER.topology_id, COMPONENT, incarnation)
         self.sign()
         self.at("sweep")
-        sweep(self.files, REWRITER, epoch)
+        sweep(self.files, REWRITER, self._owner.epoch)
 
     def read(self) -> TableState:
         """Return the table, for `plan`. Raises `UnreadableManifest`."""
