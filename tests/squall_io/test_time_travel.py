@@ -72,7 +72,8 @@ def history() -> tuple[MemoryFiles, list[BatchEntry]]:
     catch_up(files, wall())
     merged = put(files, 4, "1", "2", rows=11, replaces=(str(one.batch), str(two.batch)))
     catch_up(files, wall())
-    kept = put(files, 5, rows=1, files=merged.files[:1], replaces=(str(merged.batch),))
+    dropped = ((merged.files[1].name, 10),)
+    kept = put(files, 5, rows=1, files=merged.files[:1], replaces=(str(merged.batch),), dropped=dropped)
     catch_up(files, wall())
     last = put(files, 6, "1", rows=1000)
     catch_up(files, wall())
@@ -126,7 +127,10 @@ def test_the_last_versions_are_shown_with_what_they_did() -> None:
         (3, 1, 2, 111, 3),
     ]
     assert [each.operation for each in last_versions(files, 99, lambda: read_state(files).counted)] == [
-        *["WRITE"] * 5,
+        "WRITE",
+        "DELETE",
+        "OPTIMIZE",
+        *["WRITE"] * 2,
         "CREATE TABLE",
     ]
 

@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,7 +52,7 @@ from squall_io.spark.delta.actions import (
 from squall_io.spark.delta.delta_log import DeltaLog
 from squall_io.spark.delta.delta_schemas import needs_ntz, refused_names, schema_string
 from squall_io.spark.delta.log_checkpoints import write_checkpoint
-from squall_io.spark.delta.moved_rows import Moving, missing_from
+from squall_io.spark.delta.moved_rows import Moving, dropped_names, is_dropped, missing_from
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, latest_schema, read_table
@@ -217,28 +218,33 @@ def next_versions(
     removed = {file.path for moving in missing.moving for file in moving.removes}
     # Replaced batches that the log has, and what replaces them as well: a task added its batch after a `rebuild`.
     twice = {file.path: file for entry in state.replaced for file in entry.files if file.path in log.live}
+    dropped = dropped_names(state)
     first = [
         *_changed(log, table, schema),
-        *(_removed(file, now) for path, file in twice.items() if path not in kept | removed),
+        *(_removed(file, dropped, now) for path, file in twice.items() if path not in kept | removed),
     ]
     by, plain = table.partition_by, missing.plain
     versions = list(_cut(log, first, plain, by, now)) if first or plain else []
     # Each in a version of its own, with all that it removes: no reader sees a part of a compaction.
-    return [*versions, *(list(_moving_actions(moving, by, now)) for moving in missing.moving)]
+    return [*versions, *(list(_moving_actions(moving, dropped, by, now)) for moving in missing.moving)]
 
 
-def _moving_actions(moving: Moving, partition_by: Sequence[str], now: float) -> Iterator[DeltaAction]:
+def _moving_actions(
+    moving: Moving, dropped: AbstractSet[str], partition_by: Sequence[str], now: float
+) -> Iterator[DeltaAction]:
     """Yield the version of a batch that replaces others."""
     entry = moving.entry
-    yield DeltaAction(
-        commit_info=CommitInfo(
-            _millis(now), "OPTIMIZE", batches=(str(entry.batch),), replaces=moving.replaces
-        )
+    info = CommitInfo(
+        _millis(now),
+        "DELETE" if entry.dropped else "OPTIMIZE",
+        batches=(str(entry.batch),),
+        replaces=moving.replaces,
     )
+    yield DeltaAction(commit_info=info)
     for file in moving.adds:
         yield DeltaAction(add=add_of(file, partition_by, entry.committed, moving.is_new))
     for file in moving.removes:
-        yield _removed(file, now)
+        yield _removed(file, dropped, now)
 
 
 def _cut(
@@ -289,9 +295,10 @@ def add_of(file: DataFile, partition_by: Sequence[str], committed: float, is_new
     return AddedFile(uri_of(file.path), values, file.size, _millis(committed), is_new)
 
 
-def _removed(file: DataFile, now: float) -> DeltaAction:
-    # Its rows are in another file: no data changes.
-    return DeltaAction(remove=RemovedFile(uri_of(file.path), _millis(now), data_change=False, size=file.size))
+def _removed(file: DataFile, dropped: AbstractSet[str], now: float) -> DeltaAction:
+    # If its rows are in another file, no data changes.
+    changed = is_dropped(file, dropped)
+    return DeltaAction(remove=RemovedFile(uri_of(file.path), changed, _millis(now), size=file.size))
 
 
 def _changed(log: DeltaLog, table: TableRecord, schema: NumberedSchema) -> Iterator[DeltaAction]:

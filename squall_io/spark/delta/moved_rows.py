@@ -43,13 +43,13 @@ class Missing:
 
     def find(self, entry: BatchEntry) -> None:
         """Add an entry, and first those that it replaces, as far as the log lacks them."""
-        if entry.paths <= self.live:
+        replaced = list(self._replaced(entry))
+        if entry.paths <= self.live and not (entry.dropped and self._has_more(replaced, entry)):
             return
         if not entry.replaces:
             self.plain.append(entry)
             self.live |= entry.paths
             return
-        replaced = list(self._replaced(entry))
         is_new = not any(self._is_known(each) for each in replaced)
         names = tuple(dict.fromkeys(self._names(entry)))
         if not is_new:
@@ -69,6 +69,10 @@ class Missing:
             if batch is not None and (found := self.state.counted.get(batch)) is not None:
                 yield found
 
+    def _has_more(self, replaced: Iterable[BatchEntry], entry: BatchEntry) -> bool:
+        """Return whether the log has files of replaced batches that an entry does not take over."""
+        return any(not (each.paths - entry.paths).isdisjoint(self.live) for each in replaced)
+
     def _is_known(self, entry: BatchEntry) -> bool:
         """Return whether the log has rows of an entry, in its files or in those of batches that it replaces."""
         if entry.paths & self.live:
@@ -81,6 +85,16 @@ class Missing:
         for each in self._replaced(entry):
             if each.replaces and not each.paths <= self.live:
                 yield from self._names(each)
+
+
+def dropped_names(state: TableState) -> set[str]:
+    """Return the files whose rows were dropped, by the names under which sinks had committed them."""
+    return {name for entry in state.counted.values() for name, _ in entry.dropped}
+
+
+def is_dropped(file: DataFile, dropped: AbstractSet[str]) -> bool:
+    """Return whether rows of a file were dropped."""
+    return not dropped.isdisjoint(name for name, _ in file.parts or ((file.name, 0),))
 
 
 def missing_from(live: AbstractSet[str], certain: Iterable[BatchEntry], state: TableState) -> Missing:

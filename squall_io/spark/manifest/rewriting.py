@@ -122,11 +122,13 @@ class Step:
     merges: tuple[Merge, ...]
     #: Files of the replaced batches that the new batch takes over as they are.
     kept: tuple[DataFile, ...]
+    #: The files whose rows the new batch does not have, and how many (`BatchEntry.dropped`).
+    dropped: Parts = ()
 
     @property
     def rows(self) -> int:
         """The rows of the batch."""
-        return sum(entry.rows for entry in self.replaced)
+        return sum(entry.rows for entry in self.replaced) - sum(rows for _, rows in self.dropped)
 
     @property
     def schema(self) -> int:
@@ -290,7 +292,7 @@ class Rewriter:
             step.rows,
             step.schema,
             data=data,
-            replacement=Replacement(step.replaces, parts, step.kept),
+            replacement=Replacement(step.replaces, parts, step.kept, step.dropped),
             wall=self.wall,
             at=self.at,
         )
