@@ -14,9 +14,14 @@ from squall.stores.files import Files
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.tables import TableRecord, latest_schema
 from squall_io.spark.rows.formats import read_options
+from topology_api import SquallError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Uncountable(SquallError):
+    """A data file that is damaged."""
 
 
 def counter(
@@ -64,8 +69,13 @@ def _parquet_rows(files: Files, file: DataFile) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pa.PythonFile(_FileOfRanges(files, file), mode="r") as opened:
-        return int(pq.read_metadata(opened).num_rows)
+    try:
+        with pa.PythonFile(_FileOfRanges(files, file), mode="r") as opened:
+            return int(pq.read_metadata(opened).num_rows)
+    except pa.ArrowException as error:
+        raise Uncountable(
+            f"the rows of {files.root}/{file.path} cannot be counted, so nothing of its batch was dropped: {error}"
+        ) from None
 
 
 def _by_spark(
