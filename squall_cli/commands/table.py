@@ -328,7 +328,9 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
         )
         yield f"checkpoint {stream.checkpoint}{loose}"
     if stream.replaced:
-        yield batches(stream.replaced, "is in another batch's files", "are in other batches' files")
+        gone = f"; a vacuum has deleted the files of {stream.vacuumed:,} of them" if stream.vacuumed else ""
+        moved = batches(stream.replaced, "is in another batch's files", "are in other batches' files")
+        yield f"{moved}, or dropped{gone}"
     if stream.writing:
         writing = batches(stream.writing, "is being written, or was", "are being written, or were")
         yield f"{writing} when its topology ended (--sweep)"

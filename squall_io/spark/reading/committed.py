@@ -36,7 +36,7 @@ from squall_io.spark.manifest.envelopes import canonical, digest_of
 from squall_io.spark.manifest.state import require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
 from squall_io.spark.reading.moments import ALWAYS, Moment, Span
-from squall_io.spark.reading.points import NOW, Point, state_at, version_at
+from squall_io.spark.reading.points import NOW, Point, originals_at, version_at
 from squall_io.spark.results.versions import RunInput
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -235,7 +235,7 @@ class TableContents:
 
 def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> TableContents:
     """Return the contents of a stream's table: the batches that count."""
-    state = state_at(files, point)
+    state, _ = originals_at(files, point)
     if not skip:
         require_readable(files, state)
     for problem in state.unreadable:

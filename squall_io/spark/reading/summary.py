@@ -21,6 +21,7 @@ from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchNam
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.sweep import staged_batches
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_table
+from squall_io.spark.manifest.vacuums import read_vacuums, without_files
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
 
@@ -109,6 +110,8 @@ class StreamSummary:
     writers: tuple[WriterSummary, ...]
     #: Batches whose rows are in the files of another batch.
     replaced: int
+    #: How many of these have no files of their own any more.
+    vacuumed: int
     #: Batches of superseded owners, which do not count.
     abandoned: int
     #: Batches that may turn out not to count: their writer id has a new owner, whose fence does not exist yet, and this process
@@ -147,6 +150,7 @@ def table_summary(files: Files) -> TableSummary:
         batches=len(entries),
         writers=tuple(_writers(entries)),
         replaced=len(state.replaced),
+        vacuumed=len(without_files(state, read_vacuums(files).values())[0]),
         abandoned=len(state.abandoned),
         uncertain=len(state.uncertain),
         writing=writing,
