@@ -95,6 +95,8 @@ class Piece:
     first: int
     #: None: all rows of `file`.
     rows: int | None
+    #: The number of the schema that `file` was written with.
+    schema: int
     #: Their place in the order of commits.
     order: tuple[object, ...] = field(compare=False)
 
@@ -230,7 +232,7 @@ def _pieces(entry: BatchEntry, state: TableState) -> dict[str, list[Piece]]:
 def _pieces_of(original: OriginalBatch) -> Iterator[Piece]:
     for each in original.ranges:
         name = original.entry.files[each.place].name
-        yield Piece(each.file, name, each.first, each.rows, (*original.order, each.place))
+        yield Piece(each.file, name, each.first, each.rows, each.schema, (*original.order, each.place))
 
 
 @dataclass
