@@ -55,7 +55,7 @@ def put(store: MemoryFiles, number: int, *days: str, rows: int = 1, **more: obje
 
 def paths(files: MemoryFiles, point: Point = NOW) -> set[str]:
     """The files that a reader reads."""
-    return {path for batch in choose(files, point=point).inside for path in batch.paths}
+    return {part.path for batch in choose(files, point=point).inside for part in batch.parts}
 
 
 def wall() -> Callable[[], float]:

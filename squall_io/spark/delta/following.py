@@ -52,7 +52,7 @@ from squall_io.spark.delta.actions import (
 from squall_io.spark.delta.delta_log import DeltaLog
 from squall_io.spark.delta.delta_schemas import needs_ntz, refused_names, schema_string
 from squall_io.spark.delta.log_checkpoints import write_checkpoint
-from squall_io.spark.delta.moved_rows import Moving, dropped_names, is_dropped, missing_from
+from squall_io.spark.delta.moved_rows import Moving, is_dropped, missing_from
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, latest_schema, read_table
@@ -218,7 +218,7 @@ def next_versions(
     removed = {file.path for moving in missing.moving for file in moving.removes}
     # Replaced batches that the log has, and what replaces them as well: a task added its batch after a `rebuild`.
     twice = {file.path: file for entry in state.replaced for file in entry.files if file.path in log.live}
-    dropped = dropped_names(state)
+    dropped = state.dropped.keys()
     first = [
         *_changed(log, table, schema),
         *(_removed(file, dropped, now) for path, file in twice.items() if path not in kept | removed),

@@ -87,11 +87,6 @@ class Missing:
                 yield from self._names(each)
 
 
-def dropped_names(state: TableState) -> set[str]:
-    """Return the files whose rows were dropped, by the names under which sinks had committed them."""
-    return {name for entry in state.counted.values() for name, _ in entry.dropped}
-
-
 def is_dropped(file: DataFile, dropped: AbstractSet[str]) -> bool:
     """Return whether rows of a file were dropped."""
     return not dropped.isdisjoint(name for name, _ in file.parts or ((file.name, 0),))

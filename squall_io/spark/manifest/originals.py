@@ -8,8 +8,8 @@ Must not know: file systems, which batches a reader wants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.layout import batch_of
@@ -45,6 +45,13 @@ class OriginalBatch:
     entry: BatchEntry
     #: In the order of the rows. Of a file whose rows were deleted, there is no range.
     ranges: tuple[RowRange, ...]
+    #: How many rows each file had whose rows were dropped, by its place among the files of the batch.
+    dropped: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The rows that are there."""
+        return self.entry.rows - sum(self.dropped.values())
 
     @property
     def order(self) -> tuple[object, ...]:
@@ -88,8 +95,13 @@ def originals_of(entry: BatchEntry, state: TableState) -> Iterator[OriginalBatch
             if (there := where.get(file.name)) is not None
         ]
         known.update(file.name for file in committed.files)
+        dropped = {
+            place: state.dropped[file.name]
+            for place, file in enumerate(committed.files)
+            if file.name in state.dropped and file.name not in where
+        }
         if ranges:
-            yield OriginalBatch(committed, tuple(ranges))
+            yield OriginalBatch(committed, tuple(ranges), dropped)
     # Files of its own without parts; the entries of some batches may be unreadable.
     if own := [there for name, there in where.items() if name not in known]:
         yield OriginalBatch(entry, tuple(own))

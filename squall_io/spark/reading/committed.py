@@ -258,7 +258,7 @@ def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> Table
         CommittedBatch(
             tuple(original.entry.files[each.place].path for each in original.ranges),
             schemas[original.entry.schema],
-            original.entry.rows,
+            original.rows,
             original.entry.committed,
             tuple(_part(each, schemas[each.schema]) for each in original.ranges),
         )

@@ -60,7 +60,7 @@ NOW: Final = Point()
 
 
 def originals_at(files: Files, point: Point) -> tuple[TableState, list[OriginalBatch]]:
-    """Return what a table held at a point, and where the rows of each batch are.
+    """Return the state of a table, and where the rows of each batch are that it held at a point.
 
     Raises `NoVersion`, `ForeignLog`, and errors of `Files`.
     """
@@ -75,7 +75,7 @@ def originals_at(files: Files, point: Point) -> tuple[TableState, list[OriginalB
     records = read_vacuums(files)
     _, gone = without_files(now, records.values())
     if not gone:
-        return then, found
+        return now, found
     # What is gone by now was moved before, unless it was dropped.
     there = {
         (original.entry.batch, each.place): each
@@ -85,7 +85,7 @@ def originals_at(files: Files, point: Point) -> tuple[TableState, list[OriginalB
         if each.file.path not in gone
     }
     try:
-        return then, [_moved(original, gone, there) for original in found]
+        return now, [_moved(original, gone, there) for original in found]
     except KeyError:
         raise _dropped(files, point, now, records.values()) from None
 

@@ -145,7 +145,8 @@ def table_summary(files: Files) -> TableSummary:
     latest = latest_schema(files)
     entries = state.entries
     # What sinks have committed, wherever the rows are now.
-    committed = [*originals(state), *(OriginalBatch(entry, ()) for entry in entries if not entry.files)]
+    empty = (entry for entry in entries if not entry.files and not entry.replaces)
+    committed = [*originals(state), *(OriginalBatch(entry, ()) for entry in empty)]
     commits = [original.entry.committed for original in committed]
     writing = sum(_under_way(batch, state) for batch in staged)
     stream = StreamSummary(
@@ -177,7 +178,7 @@ def _writers(committed: Iterable[OriginalBatch]) -> Iterator[WriterSummary]:
     for original in committed:
         found[original.entry.topology, original.entry.component].append(original)
     for (topology, component), own in sorted(found.items()):
-        rows, size = sum(each.entry.rows for each in own), sum(each.size for each in own)
+        rows, size = sum(each.rows for each in own), sum(each.size for each in own)
         last = max(each.entry.committed for each in own)
         yield WriterSummary(topology, component, batches=len(own), rows=rows, size=size, last_commit=last)
 
