@@ -109,6 +109,8 @@ class Merge:
     sources: tuple[DataFile, ...]
     #: The rows of the new file, in their order.
     pieces: tuple[Piece, ...]
+    #: The number of the schema of the new file.
+    schema: int
 
     @property
     def size(self) -> int:
@@ -134,8 +136,8 @@ class Step:
 
     @property
     def schema(self) -> int:
-        """The number of the schema of its files: the newest one of those replaced has all columns of the others."""
-        return max(entry.schema for entry in self.replaced)
+        """The number of the schema of the new files."""
+        return max(merge.schema for merge in self.merges)
 
     @property
     def replaces(self) -> tuple[str, ...]:
@@ -182,16 +184,22 @@ def _step(group: Sequence[BatchEntry], state: TableState, wanted: Wanted) -> Ste
             own = pieces[entry.batch].get(file.path)
             if own and file.size < wanted.small and wanted.has(file.directory):
                 small[file.directory].append((file, own))
-    merges = [
-        Merge(directory, tuple(file for file, _ in chosen), _in_order(chosen))
+    chosen = [
+        (directory, each)
         for directory, found in sorted(small.items())
-        for chosen in _chosen(sorted(found, key=lambda each: each[1][0].order), wanted.small)
+        for each in _chosen(sorted(found, key=lambda each: each[1][0].order), wanted.small)
     ]
-    merged = {file.path for merge in merges for file in merge.sources}
+    merged = {file.path for _, each in chosen for file, _ in each}
     replaced = tuple(entry for entry in group if entry.paths & merged)
     if not replaced:
         return None
     kept = tuple(file for entry in replaced for file in entry.files if file.path not in merged)
+    # Schemas only grow: the newest one has all columns of the others.
+    schema = max(entry.schema for entry in replaced)
+    merges = (
+        Merge(directory, tuple(file for file, _ in each), _in_order(each), schema)
+        for directory, each in chosen
+    )
     return Step(replaced, tuple(merges), kept)
 
 

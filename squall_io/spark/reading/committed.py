@@ -269,10 +269,7 @@ def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> Table
 
 def _part(place: RowRange, schema: Schema) -> FilePart:
     """Return where the rows of a file are now."""
-    if place.rows is None:
-        return FilePart(place.file.path, schema)
-    total = sum(rows for _, rows in place.file.parts)
-    return FilePart(place.file.path, schema, total, place.first, place.rows)
+    return FilePart.of(place.file, schema, place.first, place.rows)
 
 
 def _result(files: Files, point: Point) -> TableContents:
@@ -308,6 +305,11 @@ def _frame(
         names = [*map(quoted, source.schema.names), *([PLACE, ROW] if tagged else [])]
         frames.append(rows.select(*names))
     return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def placed_rows(spark: SparkSession, source: TableContents, parts: Sequence[FilePart]) -> DataFrame:
+    """Return rows of files, with the place of each in the columns PLACE, which counts the parts, and ROW."""
+    return _frame(spark, source, [CommittedBatch((), source.schema, 0, 0.0, tuple(parts))], tagged=True)
 
 
 def _load(

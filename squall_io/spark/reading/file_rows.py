@@ -2,7 +2,7 @@
 
 Most files are read whole. A file that a compaction wrote has rows of many batches, one after the other; if only some of them
 are wanted, or if the order of the commits matters, each row is found by its place in the file.
-Must not know: manifests, keys.
+Must not know: which batches count, keys.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.rows.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,6 +44,13 @@ class FilePart:
     total: int | None = None
     first: int = 0
     rows: int = 0
+
+    @classmethod
+    def of(cls, file: DataFile, schema: Schema, first: int, rows: int | None) -> FilePart:
+        """Return rows of a file; `rows` None: all of them."""
+        if rows is None:
+            return cls(file.path, schema)
+        return cls(file.path, schema, sum(count for _, count in file.parts), first, rows)
 
 
 @dataclass
