@@ -36,10 +36,12 @@ _MIB: Final = 1 << 20
 GAINS: Final[tuple[TableColumn[DirectoryGain], ...]] = (
     TableColumn("PARTITION", lambda each: each.directory or "(all)", elastic=True),
     TableColumn("FILES", lambda each: formats.whole(each.files_before), number=True),
-    TableColumn("NOW", lambda each: formats.whole(each.files_after), number=True),
+    TableColumn("FILES NOW", lambda each: formats.whole(each.files_after), number=True),
     TableColumn("SIZE", lambda each: formats.in_bytes(each.size_before), number=True),
     TableColumn(
-        "NOW", lambda each: "" if each.size_after is None else formats.in_bytes(each.size_after), number=True
+        "SIZE NOW",
+        lambda each: "" if each.size_after is None else formats.in_bytes(each.size_after),
+        number=True,
     ),
 )
 

@@ -219,10 +219,11 @@ class World:
     def compactor(self, gate: Gate, target: int = 1_000, insists: bool = True) -> None:
         """A compaction; `insists`: it goes on if the store does not answer."""
         wanted = Wanted(target, data=self.data)
-        with suppress(FilesUnavailable, Superseded):  # the command reports it, and the user repeats it
-            self.merged += toy_compaction.compact(
-                self.files(gate), self.wall, wanted, again if insists else lambda call: call()
-            )
+        for _ in range(3):
+            with suppress(FilesUnavailable, Superseded):  # the command reports it, and the user repeats it
+                self.merged += toy_compaction.compact(
+                    self.files(gate), self.wall, wanted, again if insists else lambda call: call()
+                )
 
     def vacuum(self) -> None:
         """Delete the files of the batches that were replaced."""

@@ -50,6 +50,8 @@ from topology_api import SquallError
 TARGET: Final = 128 << 20
 #: A file below this share of the target is small.
 _SMALL: Final = 0.75
+#: A small file of so many times the size of all others stays.
+_MUCH: Final = 4
 #: The most files that a batch takes rows from: its entry names each of them, in some 100 bytes.
 MOST_PARTS: Final = 50_000
 #: Without a sign of life for so long, in seconds, a rewriter is presumed dead.
@@ -206,8 +208,8 @@ def _step(group: Sequence[BatchEntry], state: TableState, wanted: Wanted) -> Ste
 def _chosen(
     found: Sequence[tuple[DataFile, list[Piece]]], small: int
 ) -> Iterator[list[tuple[DataFile, list[Piece]]]]:
-    """Yield the files that become one file each. A file that is larger than all others together stays, unless the new file is
-    large enough to stay for good: otherwise its rows would be written again by each compaction."""
+    """Yield the files that become one file each. A file that is much larger than all others together stays, unless the new file
+    is large enough to stay for good: otherwise each compaction would write its rows again."""
     chosen: list[tuple[DataFile, list[Piece]]] = []
     for each in found:
         chosen.append(each)
@@ -217,7 +219,8 @@ def _chosen(
             chosen = []
     while len(chosen) > 1:
         largest = max(chosen, key=lambda each: each[0].size)
-        if 2 * largest[0].size <= sum(file.size for file, _ in chosen):
+        others = sum(file.size for file, _ in chosen) - largest[0].size
+        if largest[0].size <= _MUCH * others:
             yield chosen
             return
         chosen.remove(largest)
