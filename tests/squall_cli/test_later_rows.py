@@ -10,7 +10,8 @@ from squall_cli.options.later_rows import later_rows
 from squall_io.spark import SparkSink
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.layout import epoch_batch
-from tests.local_cluster.test_kept_epochs import Count, Pass, Words, conf_at, words
+from tests.local_cluster.test_replaced_state import conf_at
+from tests.local_cluster.words_with_state import Count, Pass, Words, words
 from topology_api import Topology, TopologyBuilder
 from worker.epochs.records import short_lineage
 from worker.loop.committed_state import CommittedState

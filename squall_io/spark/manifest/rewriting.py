@@ -138,8 +138,8 @@ class Step:
 
     @property
     def schema(self) -> int:
-        """The number of the schema of the new files."""
-        return max(merge.schema for merge in self.merges)
+        """The number of the schema of the new files; without any, that of the replaced batches."""
+        return max(each.schema for each in self.merges or self.replaced)
 
     @property
     def replaces(self) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from squall_io.spark.manifest import tables
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, place_in
 from squall_io.spark.manifest.originals import OriginalBatch, RowRange, originals
-from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
@@ -118,6 +118,8 @@ class BatchUnits(Units):
         self._lease: SessionLease | None = None
         #: Keeps files that a vacuum would delete; set by `open`.
         self._holding: Holding | None = None
+        #: The table at the last look.
+        self._state: TableState | None = None
         #: This task's batches.
         self._entries: dict[Unit, OriginalBatch] = {}
         #: Files that a compaction wrote, of which this task reads the rows of single batches.
@@ -166,6 +168,7 @@ class BatchUnits(Units):
                 " Squall changed its manifest"
             )
         self._keep(entries, units)
+        self._hold_less()
         return units
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
@@ -194,15 +197,17 @@ class BatchUnits(Units):
                 self._entries[unit] = moved
 
     def _items(self, batch: OriginalBatch, position: int) -> Iterator[Item]:
-        place = 0
+        read = 0
         for part in batch.ranges:
-            for row in self._rows(part):
+            # Rows that were dropped keep their places, so that positions from before are right.
+            before = sum(rows for at, rows in batch.dropped.items() if at < part.place)
+            for place, row in enumerate(self._rows(part), before + read):
                 if place >= position:
                     yield place, place + 1, row
-                place += 1
-        if place != batch.entry.rows and batch.is_whole:
+                read += 1
+        if read != batch.rows and (batch.is_whole or batch.dropped):
             raise UnreadableFile(
-                f"batch {batch.entry.batch} has {place} rows in its files, but {batch.entry.rows} were committed"
+                f"batch {batch.entry.batch} has {read} rows in its files, but {batch.rows} were committed"
             )
 
     def _schema_of(self, part: RowRange) -> Schema:
@@ -243,7 +248,7 @@ class BatchUnits(Units):
 
         Raises `FilesUnavailable` if it is not yet certain which batches count.
         """
-        state = require_readable(self._files, read_state(self._files))
+        state = self._state = require_readable(self._files, read_state(self._files))
         if state.uncertain:
             raise FilesUnavailable(
                 f"it is not decided whether batch {state.uncertain[0]} of {self._files.root} counts: a task of its sink"
@@ -274,12 +279,18 @@ class BatchUnits(Units):
             return []
         entries = self._batches()
         self._keep(entries, entries)
+        self._hold_less()
         self._seen = names
         return list(entries)
 
     def _keep(self, entries: Mapping[Unit, OriginalBatch], units: Iterable[Unit]) -> None:
         index, parallelism = self._context.index, self._context.parallelism
         self._entries = {unit: entries[unit] for unit in units if owner_of(unit, parallelism) == index}
+
+    def _hold_less(self) -> None:
+        """Let a vacuum delete what no batch of this task needs any more."""
+        if self._holding is not None and self._state is not None:
+            self._holding.saw(self._state)
 
     def _rows(self, part: RowRange) -> Iterator[tuple[object, ...]]:
         """Yield rows of a file in order; a column that the file does not have is None. Raises `UnreadableFile`."""
