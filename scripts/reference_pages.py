@@ -53,7 +53,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "SQL databases": ("SqlSink",),
     },
     "squall_io.spark": {
-        "Tables": ("SparkSink", "read_committed", "hold_table", "register"),
+        "Tables": ("SparkSink", "read_committed", "committed_files", "hold_table", "register"),
         "Stored rows as a stream": ("HdfsLines", "CommittedRows"),
         "Replay": ("replay_topology",),
     },

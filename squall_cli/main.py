@@ -64,6 +64,7 @@ COMMANDS: Final = {
     "config": Entry("Show the current settings, and where each setting comes from.", "config"),
     "version": Entry("Show the version of Squall, and of a cluster.", "version"),
     "table": Entry("Show the contents of a table that Spark wrote, and check its files.", "table"),
+    "compact": Entry("Put the rows of a table's small files into few larger ones.", "compact"),
     "vacuum": Entry("Delete files of a table whose rows are in other files, and old partitions.", "vacuum"),
     "reprocess": Entry("Run a PySpark job over committed rows and publish its result.", "reprocess"),
     "replay": Entry("Run a topology's bolts over stored rows, as a Spark job.", "replay"),

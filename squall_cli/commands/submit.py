@@ -185,7 +185,8 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                 submission = made(asked, layers, topology, tuple(files))
                 begins = ""  # said when nothing can refuse it any more
                 if asked.state_start:
-                    check_kept(asked.state_start, submission, client)
+                    for line in check_kept(asked.state_start, submission, client, topology):
+                        steps.done(line)
                     begins = what_comes_again(asked.state_start, topology)
                 if asked.check:
                     found = checked(client, submission, package, steps)
@@ -223,16 +224,20 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
         ) from None
 
 
-def check_kept(start: str, submission: OutgoingSubmission, client: NimbusClient) -> None:
-    """Raise `SquallError` if a submission is to begin with an epoch that is not kept, as far as it is known here: the cluster
-    may be on other hosts, with other folders."""
+def check_kept(
+    start: str, submission: OutgoingSubmission, client: NimbusClient, topology: Topology
+) -> list[str]:
+    """Return what tables have of later epochs than the one with which a submission is to begin. Raise `SquallError` if that is
+    not kept. Both as far as it is known here: the cluster may be on other hosts, with other folders."""
     from squall.http.host_names import is_local_name
+    from squall_cli.options.later_rows import later_rows
     from squall_cli.options.state_start import epoch_problem
 
     here = all(is_local_name(urlsplit(address.url).hostname or "") for address in client.addresses)
     problem = epoch_problem(start, submission.name, submission.body["conf"], here)
     if problem:
         raise SquallError(problem)
+    return list(later_rows(start, topology, submission.body["conf"], here))
 
 
 def load(asked: SubmitOptions, layers: Layers) -> tuple[Topology, Package]:

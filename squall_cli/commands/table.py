@@ -19,7 +19,7 @@ from squall_cli.cluster.cluster_client import echo_json, json_option
 from squall_cli.cluster.waiting import WaitProgress
 from squall_cli.options.kinds import Seconds, Whole, folders
 from squall_cli.options.spark_options import check_places, names, spark_options, table_path
-from squall_cli.spark import table_delta, table_sweep, table_versions
+from squall_cli.spark import table_delta, table_files, table_register, table_sweep, table_versions
 from squall_cli.spark.started_spark import StartedSpark
 from squall_cli.terminal import formats
 from squall_cli.terminal.lines import echo
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         WriterSummary,
     )
     from squall_io.spark.results.versions import Version
+    from squall_io.spark.rows.schema import Schema
 
 
 T = TypeVar("T")
@@ -83,9 +84,6 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
     callback=names,
     help="Count replays: rows that are equal to an earlier row in these columns.",
 )
-@click.option(
-    "--versions", "most", metavar="N", type=Whole(1), help="Show the last N versions of its Delta log."
-)
 @click.option("--sweep", "sweeping", is_flag=True, help="Delete leftovers of topologies that have ended.")
 @click.option(
     "--older-than",
@@ -104,18 +102,29 @@ PARTITIONS: Final[tuple[TableColumn[PartitionSummary], ...]] = (
     is_flag=True,
     help="Make a damaged Delta log hold what is committed.",
 )
+@click.option(
+    "--versions", metavar="N", type=Whole(1), help="Show only the last N versions of its Delta log."
+)
+@click.option("--files", "listing", is_flag=True, help="Print only the paths of the committed files.")
+@click.option(
+    "--register",
+    metavar="NAME",
+    help="Give the table a name in a Hive metastore: TABLE or DATABASE.TABLE.",
+)
 @spark_options
 @json_option
 def table(
     path: str,
     verifying: bool,
     key: tuple[str, ...] | None,
-    most: int | None,
     sweeping: bool,
     older_than: float | None,
     dry_run: bool,
     enable_delta: bool,
     rebuild_delta: bool,
+    versions: int | None,
+    listing: bool,
+    register: str | None,
     master: str | None,
     conf: Mapping[str, str],
     as_json: bool,
@@ -124,10 +133,11 @@ def table(
 
     Without options the command reads only the manifest: that needs no Spark, and no Java for a table on this machine. --verify
     reads every committed file and compares its digest with the committed one. --key lets Spark count the rows that are replays
-    of other rows. --versions shows what `read_committed(version=...)` can read. --sweep deletes leftovers of topologies that
-    ended in the middle of a batch: the command assumes that a topology has ended if it wrote nothing for a day, or for
-    --older-than seconds. If its sink is alive, it writes the batch again; no row is lost. --enable-delta gives a table of
-    Parquet files a Delta log, from which readers of Delta tables see the committed rows; a sink's new table has one.
+    of other rows. --sweep deletes leftovers of topologies that ended in the middle of a batch: the command assumes that a
+    topology has ended if it wrote nothing for a day, or for --older-than seconds. If its sink is alive, it writes the batch
+    again; no row is lost. --enable-delta gives a table of Parquet files a Delta log, from which readers of Delta tables see the
+    committed rows; a sink's new table has one. --versions shows what `read_committed(version=...)` can read. --files is for
+    programs that read files, such as DuckDB. --register lets Spark make an external table of the data files, or update it.
 
     \b
     Examples:
@@ -138,60 +148,96 @@ def table(
 
     Exit status: 0 done; 1 if part of the manifest cannot be read, or a file has changed since its commit; 2 wrong usage.
     """
-    from squall_io.spark.reading.committed import key_names
-
-    if not sweeping and (dry_run or older_than is not None):
-        raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
-    writes = [path] if sweeping or enable_delta or rebuild_delta else []
-    check_places(master, conf, reads=[path], writes=writes)
+    changing = sweeping or enable_delta or rebuild_delta
+    others = changing or verifying or key is not None
+    alone = (listing, versions is not None, register is not None, others)
+    check_together(sweeping, dry_run or older_than is not None, alone)
+    check_places(master, conf, reads=[path], writes=[path] if changing else [])
+    conf = conf if register is None else table_register.settings(master, conf)
     with StartedSpark(master, conf) as started:
-        changed = table_delta.change(files := started.store(path), enable_delta, rebuild_delta)
-        swept, found = swept_and_read(files, sweeping, older_than, dry_run)
-        history = table_versions.versions(files, most)
-        verified = checked(files) if verifying else None
+        files = started.store(path)
+        if listing:
+            return print_files(files, as_json)
+        if versions is not None:
+            return print_versions(files, versions, as_json)
+        if register is not None:
+            return print_registered(table_register.run(started, files, register, conf), as_json)
+        changed = table_delta.change(files, enable_delta, rebuild_delta)
+        age = table_sweep.OLD if older_than is None else older_than
+        swept, found = swept_and_read(files, age if sweeping else None, dry_run)
+        verified, counts = checked(files) if verifying else None, None
         bad = [*unreadable_lines(found), *problem_lines(verified)]
-        counts = None
         if key is not None and found.schema is not None and not bad:
-            counts = counted(started, path, key_names(found.schema, key))
+            counts = counted(started, path, found.schema, key)
     if as_json:
-        more: dict[str, Any] = {} if most is None else {"log_versions": table_versions.in_json(history)}
-        more |= {} if swept is None else {"swept": table_sweep.in_json(swept)}
-        echo_json(in_json(found, verified, counts) | more)
+        swept_in_json = {} if swept is None else {"swept": table_sweep.in_json(swept)}
+        echo_json({**in_json(found, verified, counts), **swept_in_json})
     else:
-        print_summary(found)
-        print_rows(table_versions.COLUMNS, history)
-        print_swept(swept)
-        for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
-            echo(line)
+        print_all(found, swept, changed, counts, verified)
     if bad:
         echo("\n".join(bad), err=True)
         sys.exit(1)
 
 
+def print_files(files: OpenStore, as_json: bool) -> None:
+    """Print the committed files."""
+    found = table_files.found(files)
+    if as_json:
+        return echo_json(table_files.in_json(files.root, found))
+    for line in table_files.lines(found):
+        echo(line)
+
+
+def print_registered(done: table_register.Done, as_json: bool) -> None:
+    """Print under which name the table is registered."""
+    if as_json:
+        return echo_json(table_register.in_json(done))
+    for line in table_register.lines(done):
+        echo(line)
+
+
+def print_versions(files: OpenStore, most: int, as_json: bool) -> None:
+    """Print the last versions of the table's Delta log."""
+    found = table_versions.found(files, most)
+    if as_json:
+        return echo_json(table_versions.in_json(files.root, found))
+    show(table_of(table_versions.COLUMNS, found), sys.stdout)
+
+
+def check_together(sweeping: bool, of_sweep: bool, alone: Sequence[bool]) -> None:
+    """Raise `UsageError` if options were given that do not go together."""
+    if of_sweep and not sweeping:
+        raise click.UsageError("--older-than and --dry-run work only with --sweep: give --sweep, too")
+    if sum(alone) > 1:
+        raise click.UsageError(
+            "--files, --versions and --register each work alone: leave the other options out"
+        )
+
+
 def swept_and_read(
-    files: OpenStore, sweeping: bool, older_than: float | None, dry_run: bool
+    files: OpenStore, age: float | None, dry_run: bool
 ) -> tuple[table_sweep.Sweep | None, TableSummary]:
-    """Sweep the table if `sweeping`. Return the result, and a summary of the table after the sweep."""
+    """Sweep the table unless `age` is None. Return the result, and a summary of the table after the sweep."""
     from squall_io.spark.manifest.envelopes import UnreadableRecord
     from squall_io.spark.manifest.state import UnreadableManifest
     from squall_io.spark.reading.summary import table_summary
 
     try:
-        age = table_sweep.OLD if older_than is None else older_than
-        swept = table_sweep.sweep(files, age, dry_run) if sweeping else None
+        swept = None if age is None else table_sweep.sweep(files, age, dry_run)
         return swept, table_summary(files)
     except UnreadableRecord as problem:
         raise UnreadableManifest(files.root, [problem]) from None
 
 
-def counted(started: StartedSpark, path: str, key: Sequence[str]) -> KeyCounts:
+def counted(started: StartedSpark, path: str, schema: Schema, key: tuple[str, ...]) -> KeyCounts:
     """Count the rows by key, with a progress bar while Spark runs."""
-    from squall_io.spark.reading.committed import count_keys
+    from squall_io.spark.reading.committed import count_keys, key_names
     from squall_io.spark.results.job_errors import spark_errors_as
 
     def failed(reason: str, error: Exception) -> SquallError:
         return SquallError(f"the keys of {path} could not be counted: {reason}; --verify names damaged files")
 
+    key_names(schema, key)  # before Spark is started
     session = started.watched()
     with spark_errors_as(failed):
         return count_keys(session, path, key)
@@ -211,6 +257,20 @@ def checked(files: OpenStore) -> Verification:
                 progress.show(f"{done:,} of {formats.plural(total, 'file')} read, {formats.in_bytes(size)}")
 
         return verify(files, show)
+
+
+def print_all(
+    found: TableSummary,
+    swept: table_sweep.Sweep | None,
+    changed: str | None,
+    counts: KeyCounts | None,
+    verified: Verification | None,
+) -> None:
+    """Print the contents of a table, and what the options have done."""
+    print_summary(found)
+    print_swept(swept)
+    for line in (*([f"\n{changed}"] if changed else []), *key_lines(counts), *verified_lines(verified)):
+        echo(line)
 
 
 def print_summary(found: TableSummary) -> None:
@@ -268,7 +328,9 @@ def stream_notes(stream: StreamSummary) -> Iterator[str]:
         )
         yield f"checkpoint {stream.checkpoint}{loose}"
     if stream.replaced:
-        yield batches(stream.replaced, "is in another batch's files", "are in other batches' files")
+        gone = f"; a vacuum has deleted the files of {stream.vacuumed:,} of them" if stream.vacuumed else ""
+        moved = batches(stream.replaced, "is in another batch's files", "are in other batches' files")
+        yield f"{moved}, or dropped{gone}"
     if stream.writing:
         writing = batches(stream.writing, "is being written, or was", "are being written, or were")
         yield f"{writing} when its topology ended (--sweep)"
@@ -346,6 +408,7 @@ def in_json(found: TableSummary, verified: Verification | None, counts: KeyCount
         "path": found.root,
         "holds": found.table.holds,
         "format": found.table.file_format,
+        "layout": found.table.layout,
         "partition_by": list(found.table.partition_by),
         "schema": None if found.schema is None else str(found.schema),
         "rows": found.rows,

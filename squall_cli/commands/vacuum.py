@@ -24,6 +24,7 @@ from squall_cli.terminal.lines import echo
 
 if TYPE_CHECKING:
     from squall.stores.files import OpenStore
+    from squall_io.spark.retention.dropping import Dropped
     from squall_io.spark.retention.vacuum import Vacuumed
 
 #: The default of --retention, in seconds: a week.
@@ -42,6 +43,19 @@ SHORT: Final = 3600.0
     help="Keep files that were replaced less than AGE ago, such as 12h or 30d.  [default: 7d]",
 )
 @click.option("--allow-short", is_flag=True, help="Allow a --retention below an hour.")
+@click.option(
+    "--drop-older-than",
+    "age",
+    metavar="AGE",
+    type=Age(),
+    help="First drop the rows of days that lie more than AGE back, such as 90d.",
+)
+@click.option(
+    "--by",
+    "column",
+    metavar="COLUMN",
+    help="The partition column that has the day.  [default: the only one of type date]",
+)
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @spark_options
 @json_option
@@ -49,6 +63,8 @@ def vacuum(
     path: str,
     retention: float,
     allow_short: bool,
+    age: float | None,
+    column: str | None,
     dry_run: bool,
     master: str | None,
     conf: Mapping[str, str],
@@ -60,10 +76,14 @@ def vacuum(
     earlier versions of the table: --retention says for how long. What `squall reprocess`, `squall replay`, CommittedRows and
     hold_table read is kept for as long as they read it. If the command is killed, the next one finishes its work.
 
+    With --drop-older-than, partitions of old days are dropped first: their rows are gone for readers at once, and their files
+    go with a vacuum after the retention. It needs a partition column of type date; rows without a day stay.
+
     \b
     Examples:
       squall vacuum /tables/delays --dry-run
       squall vacuum hdfs://namenode:9000/warehouse/delays --retention 2d
+      squall vacuum /tables/delays --drop-older-than 90d
 
     Exit status: 0 done; 1 if nothing may be deleted, with the reason; 2 wrong usage.
     """
@@ -73,27 +93,62 @@ def vacuum(
             " Delta log, would find its files gone, and clocks of hosts may differ. Give --allow-short if no such reader is at"
             " work"
         )
+    if column is not None and age is None:
+        raise click.UsageError("--by names the column of --drop-older-than: give both")
     check_places(master, conf, reads=[path], writes=[] if dry_run else [path])
     with StartedSpark(master, conf) as started:
-        done = vacuumed(started.store(path), retention, dry_run)
+        files = started.store(path)
+        gone = None if age is None else dropped(started, files, age, column, dry_run)
+        done = vacuumed(files, retention, dry_run)
     if as_json:
-        echo_json(in_json(path, retention, done))
+        echo_json(in_json(path, retention, gone, done))
         return
-    for line in lines(done, retention):
+    for line in (*drop_lines(gone, dry_run), *lines(done, retention)):
         echo(line)
+
+
+def process() -> str:
+    """Return what names this process to other users of the table."""
+    return f"squall vacuum on {socket.gethostname()}, process {os.getpid()}"
+
+
+def dropped(started: StartedSpark, files: OpenStore, age: float, column: str | None, dry: bool) -> Dropped:
+    """Drop old partitions of a table."""
+    from squall_io.spark.manifest.tables import read_table
+    from squall_io.spark.retention.counting import counter
+    from squall_io.spark.retention.dropping import drop
+
+    count = counter(files, read_table(files), started.session)
+    return drop(files, age, process(), time.time, count, column=column, dry=dry)
 
 
 def vacuumed(files: OpenStore, retention: float, dry: bool) -> Vacuumed:
     """Vacuum a table, and show the progress on one line."""
     from squall_io.spark.retention.vacuum import vacuum as carry_out
 
-    by = f"squall vacuum on {socket.gethostname()}, process {os.getpid()}"
     with WaitProgress() as progress:
 
         def show(done: int, total: int, size: int) -> None:
             progress.show(f"{done:,} of {formats.plural(total, 'file')} deleted, {formats.in_bytes(size)}")
 
-        return carry_out(files, retention, by, time.time, dry=dry, progress=show)
+        return carry_out(files, retention, process(), time.time, dry=dry, progress=show)
+
+
+def drop_lines(gone: Dropped | None, dry: bool) -> Iterator[str]:
+    """Yield a sentence about the partitions that were dropped."""
+    if gone is None:
+        return
+    if not gone.files:
+        yield f"nothing to drop: no row has a {gone.column} before {gone.before}"
+        return
+    days = formats.plural(len(gone.days), "day")
+    rows = "" if gone.rows is None else f"{formats.plural(gone.rows, 'row')} in "
+    what = f"{rows}{formats.plural(gone.files, 'file')} of {days}, {gone.days[0]} to {gone.days[-1]}"
+    yield (
+        f"would be dropped: {what} (--dry-run)"
+        if dry
+        else f"dropped: {what}; a vacuum deletes the files later"
+    )
 
 
 def lines(done: Vacuumed, retention: float) -> Iterator[str]:
@@ -119,9 +174,18 @@ def lines(done: Vacuumed, retention: float) -> Iterator[str]:
         )
 
 
-def in_json(path: str, retention: float, done: Vacuumed) -> dict[str, Any]:
+def in_json(path: str, retention: float, gone: Dropped | None, done: Vacuumed) -> dict[str, Any]:
     """Return the outcome as JSON values; times are seconds since 1970."""
     found = asdict(done)
+    if gone is not None:
+        found["dropped"] = {
+            "column": gone.column,
+            "before": str(gone.before),
+            "days": list(map(str, gone.days)),
+            "files": gone.files,
+            "bytes": gone.size,
+            "rows": gone.rows,
+        }
     return {
         "path": path,
         "dry_run": found.pop("dry"),

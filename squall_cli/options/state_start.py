@@ -5,8 +5,10 @@ Must not know: the format of logs and snapshots.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +19,9 @@ from topology_api.epoch_rules import STATE_WEBHDFS, state_path
 from topology_api.errors import SquallError
 from topology_api.topology import Topology
 from topology_api.wording import listed
+
+if TYPE_CHECKING:
+    from worker.loop.committed_state import CommittedState
 
 
 def start_of(ctx: click.Context, parameter: click.Parameter, given: str | None) -> str:
@@ -62,9 +67,12 @@ def what_comes_again(start: str, topology: Topology | None) -> str:
     return f"{own_state}: {again}, and {listed(sinks)} show again what was shown of later epochs"
 
 
-def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool) -> str:
-    """Return why a topology cannot begin with an epoch, if this host sees that it is not kept; "" otherwise. `conf`: that of
-    the topology, whose name it is; `here`: whether its workers run on this host, so that they have the same folders."""
+@contextmanager
+def kept_state(
+    start: str, name: str, conf: Mapping[str, object], here: bool
+) -> Iterator[CommittedState | None]:
+    """Provide the state with which a topology is to begin; None if this host does not see it. `conf`: that of the topology,
+    whose name it is; `here`: whether its workers run on this host, so that they have the same folders."""
     from squall.stores.opening import default_webhdfs, open_store
     from squall.stores.paths import check_path
     from worker.epochs.trimming import LOG
@@ -74,20 +82,36 @@ def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool)
     wanted = StateStart.parse(start)
     path, webhdfs = state_path(conf), conf.get(STATE_WEBHDFS)
     place = wanted.path or (f"{path}/{name}" if path is not None else "")
-    if not place or wanted.epoch is None or not (here or place.startswith(HDFS)):
+    found = None
+    if place and (here or place.startswith(HDFS)):
+        with suppress(SquallError, OSError):  # such as a folder of another user
+            place = check_path(place)
+            if wanted.path or not isinstance(webhdfs, str):
+                webhdfs = default_webhdfs(place)
+            with open_store(place, webhdfs=webhdfs) as files:
+                there = files.exists(LOG)
+            above, _, last = place.rpartition("/")
+            if there:
+                found = CommittedState(EpochFiles(above, last, webhdfs))
+    yield found
+
+
+def epoch_problem(start: str, name: str, conf: Mapping[str, object], here: bool) -> str:
+    """Return why a topology cannot begin with an epoch, if this host sees that it is not kept; "" otherwise. Arguments as those
+    of `kept_state`."""
+    wanted = StateStart.parse(start)
+    if wanted.epoch is None:
         return ""
-    try:
-        place = check_path(place)
-        if wanted.path or not isinstance(webhdfs, str):
-            webhdfs = default_webhdfs(place)
-        with open_store(place, webhdfs=webhdfs) as files:
-            if not files.exists(LOG):
-                return ""  # the workers know better
-        above, _, last = place.rpartition("/")
-        kept = [each.record.epoch for each in CommittedState(EpochFiles(above, last, webhdfs)).epochs()]
-    except (SquallError, OSError):
-        return ""  # such as a folder of another user
+    with kept_state(start, name, conf, here) as state:
+        if state is None:
+            return ""  # the workers know better
+        try:
+            kept = [each.record.epoch for each in state.epochs()]
+        except (SquallError, OSError):
+            return ""
     if not kept or wanted.epoch in kept:
         return ""
     there = ", ".join(map(str, sorted(kept)))
-    return f"--state {start}: {place.removeprefix('file://')} does not keep epoch {wanted.epoch}; these are kept: {there}"
+    return (
+        f"--state {start}: {state.store.folder} does not keep epoch {wanted.epoch}; these are kept: {there}"
+    )

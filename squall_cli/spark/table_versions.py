@@ -5,10 +5,12 @@ Must not know: how a log is read, how the rest of a table is shown.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_cli.terminal import formats
 from squall_cli.terminal.tables import TableColumn
+from topology_api.errors import SquallError
 
 if TYPE_CHECKING:
     from squall.stores.files import Files
@@ -25,21 +27,23 @@ COLUMNS: Final[tuple[TableColumn[LogVersion], ...]] = (
 )
 
 
-def versions(files: Files, most: int | None) -> tuple[LogVersion, ...]:
-    """Return the last versions, the newest first; nothing if none were asked for, or the table holds results, whose versions
-    are shown anyway."""
+def found(files: Files, most: int) -> tuple[LogVersion, ...]:
+    """Return the last versions, the newest first."""
     from squall_io.spark.delta.history import last_versions
     from squall_io.spark.manifest.state import read_state
     from squall_io.spark.manifest.tables import ROWS, read_table
 
-    if most is None or read_table(files).holds != ROWS:
-        return ()
+    if read_table(files).holds != ROWS:
+        raise SquallError(
+            f"{files.root} holds versions of a result, and has no Delta log: without --versions, the command shows them"
+        )
     return last_versions(files, most, lambda: read_state(files).counted)
 
 
-def in_json(found: tuple[LogVersion, ...]) -> list[dict[str, Any]]:
+def in_json(root: str, versions: Sequence[LogVersion]) -> dict[str, Any]:
     """Return the versions as JSON values."""
-    return [
+    shown = [
         {("version" if name == "number" else name): value for name, value in vars(each).items()}
-        for each in found
+        for each in versions
     ]
+    return {"path": root, "versions": shown}

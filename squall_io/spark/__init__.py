@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from squall_io.spark.reading.committed import read_committed
+    from squall_io.spark.reading.file_list import committed_files
     from squall_io.spark.replay import replay_topology
     from squall_io.spark.retention.holding import hold_table
     from squall_io.spark.sink.bolt import SparkSink
@@ -22,6 +23,7 @@ __all__ = [
     "CommittedRows",
     "HdfsLines",
     "SparkSink",
+    "committed_files",
     "hold_table",
     "read_committed",
     "register",
@@ -32,6 +34,7 @@ _MODULES: Final = {
     "CommittedRows": "spouts.committed_rows",
     "HdfsLines": "spouts.lines",
     "SparkSink": "sink.bolt",
+    "committed_files": "reading.file_list",
     "hold_table": "retention.holding",
     "read_committed": "reading.committed",
     "register": "source.registering",

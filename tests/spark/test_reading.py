@@ -363,7 +363,7 @@ def test_a_table_can_be_registered_and_its_readers_see_files_instead_of_batches(
     task.write(spark, [("a", 1, "x"), ("b", 2, "y")])
     spark.sql(
         "CREATE TABLE counts (word string, count bigint, day string) USING parquet"
-        f" PARTITIONED BY (day) LOCATION '{files.root}'"
+        f" PARTITIONED BY (day) LOCATION '{files.root}/data'"
     )
     try:
         spark.sql("MSCK REPAIR TABLE counts")

@@ -36,7 +36,7 @@ def test_the_last_versions_are_shown_the_newest_first(files: OpenStore) -> None:
     shown = run("--versions", "2")
     lines = [line.split() for line in shown.output.splitlines() if " write " in line]
     assert [(line[0], line[-1]) for line in lines] == [("3", "6"), ("2", "3")]
-    found = json.loads(run("--versions", "10", "--json").output)["log_versions"]
+    found = json.loads(run("--versions", "10", "--json").output)["versions"]
     assert [(each["version"], each["rows"], each["batches"], each["files"]) for each in found] == [
         (3, 6, 1, 3),
         (2, 3, 1, 2),

@@ -22,6 +22,7 @@ from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.layout import (
     DATA,
     FOLDER,
+    REWRITER,
     STAGING,
     TMP,
     BatchName,
@@ -30,8 +31,10 @@ from squall_io.spark.manifest.layout import (
     claim_of,
     place_in,
 )
+from squall_io.spark.manifest.rewriting import Wanted
 from squall_io.spark.manifest.state import TableState, checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
+from tests.squall_io import toy_compaction
 from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
 
 T = TypeVar("T")
@@ -92,9 +95,12 @@ class World:
     seen: set[BatchName] = field(default_factory=set)
     #: Writes that dead Spark jobs still have to make: each call writes one file.
     orphans: list[Callable[[], None]] = field(default_factory=list)
-    #: How many jobs Spark has had.
+    #: How many jobs Spark has had, and how many batches compactions have made.
     jobs: int = 0
+    merged: int = 0
     time: float = 1_700_000_000.0
+    #: Whether files of replaced batches may be gone.
+    vacuumed: bool = False
     #: The table's folder of data files: "" in a table of layout 1.
     data: str = DATA
 
@@ -210,6 +216,23 @@ class World:
         with suppress(FilesUnavailable):  # the sink logs it, and tries again later
             checkpoint_if_due(files)
 
+    def compactor(self, gate: Gate, target: int = 1_000, insists: bool = True) -> None:
+        """A compaction; `insists`: it goes on if the store does not answer."""
+        wanted = Wanted(target, data=self.data)
+        for _ in range(3):
+            with suppress(FilesUnavailable, Superseded):  # the command reports it, and the user repeats it
+                self.merged += toy_compaction.compact(
+                    self.files(gate), self.wall, wanted, again if insists else lambda call: call()
+                )
+
+    def vacuum(self) -> None:
+        """Delete the files of the batches that were replaced."""
+        state = self.checked_look()
+        kept = {path for entry in state.entries for path in entry.paths}
+        for path in {path for entry in state.replaced for path in entry.paths} - kept:
+            self.store.remove(path)
+            self.vacuumed = True
+
     # Invariants
 
     def _check(self, state: TableState, acked: dict[BatchName, BatchEntry], seen: set[BatchName]) -> None:
@@ -223,8 +246,12 @@ class World:
                 raise Broken(f"{batch} was acked and does not count")
         for batch in seen - state.counted.keys():
             raise Broken(f"{batch} has counted and does not count any more")
+        for entry in state.entries if self.vacuumed else entries:
+            if not entry.replaces:
+                self._check_whole(entry)
+        if wrong := toy_compaction.wrong_rows(state, self.store.files, DIRECTORIES):
+            raise Broken(wrong)
         for entry in entries:
-            self._check_whole(entry)
             if entry.batch in acked and entry.content != acked[entry.batch].content:
                 raise Broken(f"{entry.batch} is another one than the one that was acked")
 
@@ -250,9 +277,9 @@ class World:
     def settle(self, writer_ids: int) -> None:
         """Let new owners take over everything, undisturbed; then only the table may be left."""
         files = self.files()
-        for index in range(writer_ids):
-            epoch = take_over(files, writer_id(index), (99, 0), "host:9", self.time)
-            sweep(files, writer_id(index), epoch)
+        for owned in (*map(writer_id, range(writer_ids)), REWRITER):
+            epoch = take_over(files, owned, (99, 0), "host:9", self.time)
+            sweep(files, owned, epoch)
         self.check_swept()
 
     def check_swept(self) -> None:
@@ -275,10 +302,9 @@ class World:
             ours = batch_of(name) if path.startswith((f"{STAGING}/", f"{FOLDER}/commits/")) else None
             if path in self.store.files and not path.startswith((f"{FOLDER}/", f"{DELTA}/")):
                 raise Broken(f"{path} is left, and no batch that counts has it")
-            if (
-                ours is not None
-                and ours.writer_id.component == SINK
-                and ours.writer_id.topology_id == TOPOLOGY
+            if ours is not None and (
+                ours.writer_id == REWRITER
+                or (ours.writer_id.component, ours.writer_id.topology_id) == (SINK, TOPOLOGY)
             ):
                 raise Broken(f"{path} is left")
             stem = name.rpartition(".")[0]

@@ -1,4 +1,4 @@
-"""The world of `commit_world` with a Delta log: owners add their batches, others catch up, and one merges batches.
+"""The world of `commit_world` with a Delta log: owners add their batches, and others catch up.
 
 `check_log` is a reader of its own: it knows the protocol of Delta, and nothing of the code that follows the manifest.
 """
@@ -8,22 +8,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Final
 
 from squall.stores.files import Files
 from squall_io.spark.delta.following import catch_up, enable, newest_version
 from squall_io.spark.delta.own_batches import OwnBatches
-from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
-from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.layout import TMP, BatchName, WriterId
+from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, open_table
 from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.commit_world import DIRECTORIES, OTHERS, Broken, World, again
 from tests.squall_io.memory_files import Gate, straight
-
-#: Who merges batches.
-MERGER: Final = WriterId.of("merges", "files", 0)
+from tests.squall_io.toy_compaction import rows_in
 
 
 @dataclass
@@ -33,7 +28,6 @@ class DeltaWorld(World):
     #: Files of entries that were ever in the log.
     _shown: set[str] = field(default_factory=set)
     _own: dict[tuple[int, int], OwnBatches] = field(default_factory=dict)
-    merged: int = 0
 
     def __post_init__(self) -> None:
         files = self.files()
@@ -61,23 +55,6 @@ class DeltaWorld(World):
         for _ in range(times):
             again(lambda: catch_up(files, self.wall))
 
-    def merger(self, gate: Gate) -> None:
-        """A process that puts the rows of all batches into one file, which replaces them."""
-        files = self.files(gate)
-        entries = again(lambda: read_state(files)).entries
-        if not entries:
-            return
-        self.merged += 1
-        batch = BatchName(MERGER, 1, self.merged)
-        path = f"day=1/{batch.data_file(1, 0, '.parquet')}"
-        data = json.dumps([str(entry.batch) for entry in entries]).encode()
-        again(lambda: files.replace(path, data))
-        entry = BatchEntry(
-            batch, "merges", "merges", "files", (1, 0), 1, 2, (DataFile(path, len(data), digest_of(data)),), self.wall(),
-            tuple(str(entry.batch) for entry in entries),
-        )  # fmt: skip
-        again(lambda: files.put_if_absent(batch.commit, encode_entry(entry)))
-
     def read_log(self, gate: Gate) -> None:
         """A reader of the log."""
         self.check_log(gate)
@@ -86,6 +63,7 @@ class DeltaWorld(World):
         """Read the log as a reader of Delta does; return the files that are in its newest version."""
         files = self.files(gate)
         live: set[str] = set()
+        streamed: Counter[tuple[str, str]] = Counter()
         version = 0
         while again(lambda at=version: files.exists(_path(at))):  # type: ignore[misc]
             data = again(lambda at=version: files.read(_path(at)))  # type: ignore[misc]
@@ -97,28 +75,34 @@ class DeltaWorld(World):
             if removed - live:
                 raise Broken(f"version {version} removes files that are not there: {removed - live}")
             live = (live - removed) | set(added)
+            new = {line["add"]["path"] for line in lines if "add" in line and line["add"]["dataChange"]}
+            # What a reader gets that follows the changes: each row once, and before it is moved.
+            streamed.update(self._rows(new))
+            if streamed != self._rows(live):
+                raise Broken(f"after version {version}, a stream has {streamed}")
             self._check_version(version, live)
             version += 1
         return live
 
     def _check_version(self, version: int, live: set[str]) -> None:
         """Each batch is there as a whole, and no row twice."""
-        records = [json.loads(self.store.files.get(path) or self._deleted(path)) for path in live]
-        alone = Counter(record["batch"] for record in records if isinstance(record, dict))
-        merged = Counter(name for record in records if isinstance(record, list) for name in record)
-        if twice := {name for name in merged if merged[name] > 1 or alone[name]}:
+        counts = self._rows(live)
+        if twice := {row for row in counts if counts[row] > 1}:
             raise Broken(f"version {version} has rows twice: {twice}")
-        if halves := {name for name in alone if alone[name] != len(DIRECTORIES)}:
+        batches = Counter(batch for batch, _ in counts)
+        if halves := {name for name in batches if batches[name] != len(DIRECTORIES)}:
             raise Broken(f"version {version} has a part of batches: {halves}")
         self._shown |= live
+
+    def _rows(self, paths: set[str]) -> Counter[tuple[str, str]]:
+        rows = [row for path in paths for row in rows_in(self.store.files.get(path) or self._deleted(path))]
+        return Counter((row["batch"], row["directory"]) for row in rows)
 
     def _deleted(self, path: str) -> bytes:
         raise Broken(f"the log has {path}, which is not in the store")
 
     def settle(self, writer_ids: int) -> None:
         """As in `World`; and then the log has exactly the files of the table, and never had another one."""
-        for path in [path for path in self.store.files if path.startswith(f"{TMP}/{MERGER}")]:
-            self.store.remove(path)  # what a merger that lost an answer leaves, its next run deletes
         super().settle(writer_ids)
         files = self.files()
         catch_up(files, self.wall)
@@ -134,10 +118,6 @@ class DeltaWorld(World):
             raise Broken("the log has files of others")
         if catch_up(files, self.wall).added:
             raise Broken("a log that has everything gets more")
-
-    def _check_whole(self, entry: BatchEntry) -> None:
-        if entry.batch.writer_id != MERGER:
-            super()._check_whole(entry)
 
 
 def _path(version: int) -> str:

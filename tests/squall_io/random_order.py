@@ -3,9 +3,12 @@
 class Mine(RandomOrder):
     ...  # `add` actors, whose files have the gate of the run
 
-run = Mine(seed)
-run.baton.run()
-run.deliver()
+    def play(self):
+        self.baton.run()
+        self.deliver()
+        return ...
+
+check(Mine, seed)
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
 from squall.stores.files import FilesError, FilesUnavailable
 from tests.squall_io.baton import Actor, Baton, Killed
@@ -80,3 +83,22 @@ class RandomOrder:
         if runs is not None and self._steps in self._turns:
             self._ranks[runs] = -self._steps
         return max(actors, key=lambda actor: self._ranks[actor])
+
+
+class Played(Protocol):
+    """A run that can be played."""
+
+    story: list[str]
+
+    def play(self) -> Any:
+        """Run all actors in some order, and check."""
+
+
+def check(make: Callable[[int], Played], seed: int) -> Any:
+    """Play the run of a seed; return its world. The steps are reported if it breaks a promise."""
+    run = make(seed)
+    try:
+        return run.play()
+    except BaseException as error:
+        text = "\n".join([f"seed {seed}", *run.story])
+        raise AssertionError(f"{type(error).__name__}: {error}\n{text}") from error

@@ -1,4 +1,4 @@
-"""The Delta log follows the manifest, in any order of owners, followers, readers, sweepers and a merger, with lost answers."""
+"""The Delta log follows the manifest, in any order of owners, followers, readers and compactions, with lost answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from squall_io.spark.manifest.layout import BatchName
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.delta_world import DeltaWorld
 from tests.squall_io.memory_files import Manners
-from tests.squall_io.random_order import RandomOrder
+from tests.squall_io.random_order import RandomOrder, check
 
 WRITER_IDS = 2
 
@@ -48,32 +48,24 @@ class Run(RandomOrder):
             self.add(f"follower {number}", lambda: world.follower(self.gate, 2))
         for number in range(luck.randrange(0, 3)):
             self.add(f"reader {number}", lambda: world.read_log(self.gate))
-        if luck.random() < 0.5:
-            self.add("merger", lambda: world.merger(self.gate))
+        for number in range(luck.choice([0, 1, 1, 2])):
+            self.add(f"compaction {number}", partial(world.compactor, self.gate, insists=luck.random() < 0.5))
         self.baton.run()
         self.deliver()
         for write in world.orphans:
             write()
         world.settle(WRITER_IDS)
+        self.world.vacuum()
+        self.world.checked_look()
         return world
 
     def _job(self) -> str:
         return "orphan" if self.random.random() < 0.15 else "good"
 
 
-def check(seed: int) -> DeltaWorld:
-    """A run whose steps are reported if it breaks a promise."""
-    run = Run(seed)
-    try:
-        return run.play()
-    except BaseException as error:
-        text = "\n".join([f"seed {seed}", *run.story])
-        raise AssertionError(f"{type(error).__name__}: {error}\n{text}") from error
-
-
 @pytest.mark.parametrize("group", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in (1, 2, 3))])
 def test_the_log_has_each_batch_that_counts_once_and_no_other(group: int) -> None:
-    worlds = [check(1000 * group + seed) for seed in range(120)]
+    worlds = [check(Run, 1000 * group + seed) for seed in range(120)]
     assert sum(len(world.acked) for world in worlds) > 100  # otherwise nothing was checked
     assert sum(world.merged for world in worlds) > 10
     assert all(isinstance(batch, BatchName) for world in worlds for batch in world.acked)

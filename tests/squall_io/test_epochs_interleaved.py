@@ -34,7 +34,7 @@ from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, Broken, World, again
 from tests.squall_io.memory_files import Gate, Manners, Step, straight
-from tests.squall_io.random_order import RandomOrder
+from tests.squall_io.random_order import RandomOrder, check
 
 T = TypeVar("T")
 
@@ -288,17 +288,7 @@ def show(world: World, gate: Gate, epoch: int, part: str, index: int, parallelis
         sweep_parts(files, batch, index, parallelism)
 
 
-def check(seed: int) -> EpochWorld:
-    """A run whose steps are reported if it breaks a promise."""
-    run = EpochRun(seed)
-    try:
-        return run.play()
-    except BaseException as error:
-        text = "\n".join([f"seed {seed}", *run.story])
-        raise AssertionError(f"{type(error).__name__}: {error}\n{text}") from error
-
-
 @pytest.mark.parametrize("group", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 10))])
 def test_each_committed_epoch_is_visible_once_and_whole_in_any_order_of_actors(group: int) -> None:
-    committed = sum(len(check(1000 * group + seed).log) for seed in range(200))
+    committed = sum(len(check(EpochRun, 1000 * group + seed).log) for seed in range(200))
     assert committed > 600  # otherwise nothing was checked

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from squall_io.spark.manifest.envelopes import UnreadableRecord, seal
 from squall_io.spark.manifest.layout import SCHEMAS, TABLE, numbered
@@ -18,6 +19,7 @@ from squall_io.spark.manifest.tables import (
     TableRecord,
     agree_on_schema,
     latest_schema,
+    new_rows,
     open_table,
     read_schema,
     read_table,
@@ -27,7 +29,7 @@ from tests.squall_io.memory_files import ROOT, MemoryFiles, MemoryStore, Step
 
 T = TypeVar("T")
 
-BY_DAY = TableRecord(ROWS, "parquet", ("day",))
+BY_DAY = new_rows("parquet", ("day",))
 
 
 def test_a_table_is_made_by_the_first_task_and_found_by_the_others() -> None:
@@ -69,6 +71,46 @@ def test_of_two_tasks_that_make_a_table_at_once_one_makes_it() -> None:
     store = MemoryStore()
     with pytest.raises(TableMismatch):
         open_table(MemoryFiles(store, slow), TableRecord(ROWS, "csv", ()))
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_first_record_decides_the_layout_also_if_two_are_put_at_once(first: int) -> None:
+    store = MemoryStore()
+    there, wanted = replace(BY_DAY, layout=first), replace(BY_DAY, layout=3 - first)
+
+    def slow(step: Step, effect: Callable[[], T]) -> T:
+        if step == Step("put_if_absent: rename", TABLE, writes=True):
+            open_table(MemoryFiles(store), there)
+        return effect()
+
+    assert open_table(MemoryFiles(store, slow), wanted) == there
+    assert open_table(MemoryFiles(store), wanted) == read_table(MemoryFiles(store)) == there
+
+
+@pytest.mark.parametrize(
+    ("number", "fields", "why"),
+    [
+        (1, {"layout": 2}, "is damaged: it has format 1 and layout 2"),
+        (2, {}, "is damaged: it has format 2 and layout 1"),
+        (2, {"layout": 2, "holds": RESULTS}, "is of a table that this Squall does not know"),
+        (3, {"layout": 3}, "has format 3; this Squall reads formats up to 2: read it with a newer Squall"),
+    ],
+)
+def test_a_record_of_another_layout_than_its_format_is_refused(
+    number: int, fields: dict[str, Any], why: str
+) -> None:
+    files = MemoryFiles()
+    record = {"holds": ROWS, "file_format": "parquet", "partition_by": [], **fields}
+    files.put_if_absent(TABLE, seal("table", record, number))
+    with pytest.raises(UnreadableRecord, match=why):
+        read_table(files)
+
+
+def test_who_gives_the_folder_of_the_rows_is_shown_the_table() -> None:
+    folder = MemoryFiles()
+    folder.root = f"{ROOT}/data"
+    with pytest.raises(NoTable, match=f"if this is the folder of a table's rows, give {ROOT}$"):
+        read_table(folder)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, ROWS, TableRecord, agree_on_schema, open_table
+from squall_io.spark.manifest.vacuums import VacuumRecord, put_vacuum, read_vacuums
 from squall_io.spark.reading.committed import choose
 from squall_io.spark.reading.moments import ALWAYS, Span, WrongMoment
-from squall_io.spark.reading.points import NOW, Point
+from squall_io.spark.reading.points import NOW, Point, originals_at
 from squall_io.spark.results.versions import Attempt, Run, begin, publish, tidy
 from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.memory_files import MemoryFiles
@@ -54,7 +55,7 @@ def put(store: MemoryFiles, number: int, *days: str, rows: int = 1, **more: obje
 
 def paths(files: MemoryFiles, point: Point = NOW) -> set[str]:
     """The files that a reader reads."""
-    return {path for batch in choose(files, point=point).inside for path in batch.paths}
+    return {part.path for batch in choose(files, point=point).inside for part in batch.parts}
 
 
 def wall() -> Callable[[], float]:
@@ -72,7 +73,8 @@ def history() -> tuple[MemoryFiles, list[BatchEntry]]:
     catch_up(files, wall())
     merged = put(files, 4, "1", "2", rows=11, replaces=(str(one.batch), str(two.batch)))
     catch_up(files, wall())
-    kept = put(files, 5, rows=1, files=merged.files[:1], replaces=(str(merged.batch),))
+    dropped = ((merged.files[1].name, 10),)
+    kept = put(files, 5, rows=1, files=merged.files[:1], replaces=(str(merged.batch),), dropped=dropped)
     catch_up(files, wall())
     last = put(files, 6, "1", rows=1000)
     catch_up(files, wall())
@@ -126,7 +128,10 @@ def test_the_last_versions_are_shown_with_what_they_did() -> None:
         (3, 1, 2, 111, 3),
     ]
     assert [each.operation for each in last_versions(files, 99, lambda: read_state(files).counted)] == [
-        *["WRITE"] * 5,
+        "WRITE",
+        "DELETE",
+        "OPTIMIZE",
+        *["WRITE"] * 2,
         "CREATE TABLE",
     ]
 
@@ -221,3 +226,67 @@ def test_a_point_is_one_of_version_and_timestamp_and_stands_alone() -> None:
             Point.of(wrong, None, ALWAYS)  # type: ignore[arg-type]
     with pytest.raises(WrongMoment, match="timestamp is '2026-03-01', which has no time zone"):
         Point.of(None, "2026-03-01", ALWAYS)
+
+
+def vacuumed(files: MemoryFiles, *rewrites: BatchEntry) -> None:
+    """A vacuum has deleted the files of what these replace."""
+    number = len(read_vacuums(files)) + 1
+    put_vacuum(files, number, VacuumRecord(tuple(str(entry.batch) for entry in rewrites), "a test", 0.0))
+
+
+def compacted() -> tuple[MemoryFiles, list[BatchEntry]]:
+    """Two batches, in version 1; a compaction has moved the rows of day 2 into one file, and has kept the file of day 1."""
+    files = table()
+    one, two = put(files, 1, "1", "2", rows=7), put(files, 2, "2", rows=10)
+    catch_up(files, wall())
+    file = DataFile(
+        f"day=2/{BatchName(WRITER, 1, 3).data_file(1, 0, '.parquet')}", 10, "sha256:0",
+        ((one.files[1].name, 4), (two.files[0].name, 10)),
+    )  # fmt: skip
+    both = (str(one.batch), str(two.batch))
+    moved = put(files, 3, rows=17, files=(file, one.files[0]), replaces=both)
+    catch_up(files, wall())
+    return files, [one, two, moved]
+
+
+def places(files: MemoryFiles, point: Point) -> list[tuple[int, list[tuple[str, int, int | None]]]]:
+    """By batch: where its rows are."""
+    _, found = originals_at(files, point)
+    return [
+        (each.entry.batch.number, [(at.file.path, at.first, at.rows) for at in each.ranges]) for each in found
+    ]
+
+
+def test_rows_that_were_moved_are_read_from_where_they_are_once_a_vacuum_has_deleted_their_files() -> None:
+    files, [one, two, moved] = compacted()
+    first, second, new = one.files[0].path, one.files[1].path, moved.files[0].path
+    here = [(1, [(first, 0, None), (second, 0, None)]), (2, [(two.files[0].path, 0, None)])]
+    there = [(1, [(first, 0, None), (new, 0, 4)]), (2, [(new, 4, 10)])]
+    for point in (Point(1), Point(timestamp=START + 2)):
+        assert places(files, point) == here
+    assert places(files, Point(2)) == places(files, NOW) == there
+    vacuumed(files, moved)
+    for point in (Point(1), Point(2), Point(timestamp=START + 2), NOW):
+        assert places(files, point) == there
+
+
+def test_rows_that_were_dropped_can_be_read_until_a_vacuum_and_then_the_oldest_moment_is_named() -> None:
+    files, [one, _, moved] = compacted()
+    dropped = put(
+        files, 4, rows=3, files=(one.files[0],), replaces=(str(moved.batch),), dropped=moved.files[0].parts
+    )
+    catch_up(files, wall())
+    there = [(1, [(one.files[0].path, 0, None)])]
+    assert places(files, Point(3)) == places(files, NOW) == there
+    vacuumed(files, moved)
+    assert [number for number, _ in places(files, Point(1))] == [
+        1,
+        2,
+    ]  # the rows are in the file of the compaction
+    vacuumed(files, dropped)
+    for point in (Point(1), Point(2), Point(timestamp=START + 3)):
+        with pytest.raises(
+            NoVersion, match=r"rows of it were dropped, .* oldest moment that can be read is 1700000004\.0"
+        ):
+            places(files, point)
+    assert places(files, Point(timestamp=START + 4)) == places(files, Point(3)) == there

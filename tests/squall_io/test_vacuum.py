@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import pytest
 
-from squall_io.spark.delta.following import catch_up, enable
+from squall_io.spark.delta.following import catch_up, enable, newest_version
 from squall_io.spark.delta.log_names import version_path
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.leases import Lease, new_path, put_lease, seen_in
@@ -195,9 +195,9 @@ def test_what_the_delta_log_still_has_stays_until_the_log_has_followed() -> None
     second = batch(files, 4, "1")
     catch_up(files, now)
     late = merged(files, 5, two, second)
+    version = newest_version(files)
     shown = run(files, dry=True)
-    assert (shown.batches, shown.behind) == (1, 2)
-    assert not files.exists(version_path(3))
+    assert (shown.batches, shown.behind) == (1, 2) and newest_version(files) == version
     found = run(files)
     assert (found.batches, found.files, found.behind) == (1, 1, 2)
     assert data(files) == of(two, first, second, late)
@@ -209,9 +209,9 @@ def test_a_log_that_squall_did_not_write_is_named_and_nothing_goes() -> None:
     old = batch(files, 1, "1")
     merged(files, 2, old)
     catch_up(files, now)
-    files.put_if_absent(version_path(2), b'{"cdc": {}}\n')
+    files.put_if_absent(version_path(newest_version(files) + 1), b'{"cdc": {}}\n')
     with pytest.raises(
-        CannotVacuum, match=r"nothing was deleted, .* the Delta log .*00002\.json .* --rebuild-delta"
+        CannotVacuum, match=r"nothing was deleted, .* the Delta log .*\.json .* --rebuild-delta"
     ):
         run(files)
     assert of(old) <= data(files) and not read_vacuums(files)

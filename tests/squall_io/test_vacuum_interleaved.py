@@ -1,5 +1,6 @@
-"""Vacuums in any order of owners, followers of the log, readers with leases, mergers, sweepers and each other, with deaths and
-lost answers. `squall_io.spark.retention.vacuum` has the promises."""
+"""Vacuums in any order of owners, followers of the log, readers with leases, compactions, sweepers and each other.
+
+`squall_io.spark.retention.vacuum` has the promises."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.retention import vacuum as vacuuming
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.memory_files import Manners, straight
-from tests.squall_io.random_order import RandomOrder
+from tests.squall_io.random_order import RandomOrder, check
 from tests.squall_io.vacuum_world import VacuumWorld
 
 WRITER_IDS = 2
@@ -46,7 +47,8 @@ class VacuumRun(RandomOrder):
             incarnation = (luck.randrange(1, 4), 0)
             owner = partial(world.owner, self.gate, 0, incarnation, batches, 1, self._job, checkpoint)
             self.add(f"owner {number} {incarnation}", owner)
-        self.add("merger", self._merger)
+        for number in range(luck.randrange(1, 3)):
+            self.add(f"compaction {number}", self._compactor)
         for number in range(luck.randrange(1, 4)):
             self.add(f"vacuum {number}", self._vacuum)
         for number in range(luck.randrange(0, 4)):
@@ -65,15 +67,17 @@ class VacuumRun(RandomOrder):
         world.settle(WRITER_IDS)
         return world
 
-    def _merger(self) -> None:
+    def _compactor(self) -> None:
         for _ in range(self.random.randrange(1, 3)):
-            self.world.merger(self.gate)
+            self.world.compactor(self.gate, insists=self.random.random() < 0.5)
             self._pause()
 
     def _vacuum(self) -> None:
         for _ in range(self.random.randrange(1, 4)):
             self._pause()
-            self.world.vacuum(self.gate, lambda step: self._pause() if self.random.random() < 0.3 else None)
+            self.world.vacuuming(
+                self.gate, lambda step: self._pause() if self.random.random() < 0.3 else None
+            )
 
     def _pause(self) -> None:
         """Let others work for a while."""
@@ -90,20 +94,10 @@ class VacuumRun(RandomOrder):
         return "orphan" if self.random.random() < 0.1 else "good"
 
 
-def check(seed: int) -> VacuumWorld:
-    """A run whose steps are reported if it breaks a promise."""
-    run = VacuumRun(seed)
-    try:
-        return run.play()
-    except BaseException as error:
-        text = "\n".join([f"seed {seed}", *run.story])
-        raise AssertionError(f"{type(error).__name__}: {error}\n{text}") from error
-
-
 @pytest.mark.parametrize("group", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in (1, 2, 3))])
 def test_a_vacuum_deletes_what_is_replaced_and_nothing_that_a_lease_holds(group: int) -> None:
-    worlds = [check(1000 * group + seed) for seed in range(120)]
-    done = [each for world in worlds for each in world.vacuumed]
+    worlds = [check(VacuumRun, 1000 * group + seed) for seed in range(120)]
+    done = [each for world in worlds for each in world.done]
     assert sum(each.files for each in done) > 100  # otherwise nothing was checked
     assert sum(bool(each.held) for each in done) > 10
     assert sum(world.read for world in worlds) > 100

@@ -74,9 +74,9 @@ class RemovedFile(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tru
     """A data file that does not belong to the table any more."""
 
     path: str
+    data_change: bool
     #: Milliseconds since 1970.
     deletion_timestamp: int | None = None
-    data_change: bool = True
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
     size: int | None = None

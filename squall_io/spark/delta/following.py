@@ -13,7 +13,7 @@ taken the last look of the protocol (step 6 of `commit`). Both count for ever.
 not added again: `catch_up` reads the log first and the manifest afterwards, so what it knows of the manifest is at least as new
 as what the writers of all versions up to v knew. The rows of a batch that was compacted are therefore in one of the files only,
 in each version. An owner that adds its own batch finds the names of batches whose rows others have moved (`replaces`) in the
-versions that it has not put itself.
+versions that it has not put itself. `moved_rows` has what a version of a compaction adds and removes.
 
 *Nothing is missing for long.* `catch_up` compares all files, and not numbers of batches: a listing of HDFS may show batch 3 of
 an owner and not yet batch 2, so the greatest number that was added says nothing about those before it. `txn` has this number
@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -51,6 +52,7 @@ from squall_io.spark.delta.actions import (
 from squall_io.spark.delta.delta_log import DeltaLog
 from squall_io.spark.delta.delta_schemas import needs_ntz, refused_names, schema_string
 from squall_io.spark.delta.log_checkpoints import write_checkpoint
+from squall_io.spark.delta.moved_rows import Moving, is_dropped, missing_from
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, latest_schema, read_table
@@ -205,30 +207,44 @@ def next_versions(
     """Return the versions that bring a log up to a state of the manifest that was read after it; none if it is there."""
     uncertain = set(state.uncertain)
     certain = [entry for entry in state.entries if entry.batch not in uncertain]
-    kept = {file.path for entry in certain for file in entry.files}
-    gone = [file.path for entry in state.replaced for file in entry.files if file.path not in kept]
+    kept = {path for entry in certain for path in entry.paths}
     if unknown := log.live.keys() - {path for entry in state.counted.values() for path in entry.paths}:
         count = "a file" if len(unknown) == 1 else f"{len(unknown):,} files"
         raise ForeignLog(
             f"the Delta log of {log.files.root} has {count} of no committed batch, such as {min(unknown)}: "
             "the manifest is an older copy of itself, or another program has changed the log"
         )
+    missing = missing_from(log.live.keys(), certain, state)
+    removed = {file.path for moving in missing.moving for file in moving.removes}
+    # Replaced batches that the log has, and what replaces them as well: a task added its batch after a `rebuild`.
+    twice = {file.path: file for entry in state.replaced for file in entry.files if file.path in log.live}
+    dropped = state.dropped.keys()
     first = [
         *_changed(log, table, schema),
-        *(_removed(log.live[path], now) for path in gone if path in log.live),
+        *(_removed(file, dropped, now) for path, file in twice.items() if path not in kept | removed),
     ]
-    leaving = {str(entry.batch) for entry in state.replaced if not (entry.paths - kept).isdisjoint(log.live)}
-    adding = [
-        entry
-        for entry in certain
-        # An entry that only drops rows has no file of its own, and takes effect by what it removes.
-        if any(file.path not in log.live for file in entry.files) or not leaving.isdisjoint(entry.replaces)
-    ]
-    if not first and not adding:
-        return []
-    # What is removed is in the first version, with all entries that replace it: no reader sees a part of a compaction.
-    adding.sort(key=lambda entry: (not entry.replaces, entry.committed, entry.batch))
-    return list(_cut(log, first, adding, table.partition_by, now))
+    by, plain = table.partition_by, missing.plain
+    versions = list(_cut(log, first, plain, by, now)) if first or plain else []
+    # Each in a version of its own, with all that it removes: no reader sees a part of a compaction.
+    return [*versions, *(list(_moving_actions(moving, dropped, by, now)) for moving in missing.moving)]
+
+
+def _moving_actions(
+    moving: Moving, dropped: AbstractSet[str], partition_by: Sequence[str], now: float
+) -> Iterator[DeltaAction]:
+    """Yield the version of a batch that replaces others."""
+    entry = moving.entry
+    info = CommitInfo(
+        _millis(now),
+        "DELETE" if entry.dropped else "OPTIMIZE",
+        batches=(str(entry.batch),),
+        replaces=moving.replaces,
+    )
+    yield DeltaAction(commit_info=info)
+    for file in moving.adds:
+        yield DeltaAction(add=add_of(file, partition_by, entry.committed, moving.is_new))
+    for file in moving.removes:
+        yield _removed(file, dropped, now)
 
 
 def _cut(
@@ -242,7 +258,7 @@ def _cut(
     taken: list[BatchEntry] = []
     size = 0
     for entry in adding:
-        if taken and size + len(entry.files) > MOST_FILES and not entry.replaces:
+        if taken and size + len(entry.files) > MOST_FILES:
             yield [*first, *adding_actions(log.live, taken, partition_by, now)]
             first, taken, size = [], [], 0
         taken.append(entry)
@@ -273,16 +289,16 @@ def adding_actions(
         yield DeltaAction(txn=Txn(owner, number, _millis(now)))
 
 
-def add_of(file: DataFile, partition_by: Sequence[str], committed: float) -> AddedFile:
-    """Return the action that adds a data file."""
-    return AddedFile(
-        uri_of(file.path), partition_values(file.path, partition_by), file.size, _millis(committed), True
-    )
+def add_of(file: DataFile, partition_by: Sequence[str], committed: float, is_new: bool = True) -> AddedFile:
+    """Return the action that adds a data file. is_new: whether its rows are new to the log."""
+    values = partition_values(file.path, partition_by)
+    return AddedFile(uri_of(file.path), values, file.size, _millis(committed), is_new)
 
 
-def _removed(add: AddedFile, now: float) -> DeltaAction:
-    # Its rows are in another file: no data changes.
-    return DeltaAction(remove=RemovedFile(add.path, _millis(now), data_change=False, size=add.size))
+def _removed(file: DataFile, dropped: AbstractSet[str], now: float) -> DeltaAction:
+    # If its rows are in another file, no data changes.
+    changed = is_dropped(file, dropped)
+    return DeltaAction(remove=RemovedFile(uri_of(file.path), changed, _millis(now), size=file.size))
 
 
 def _changed(log: DeltaLog, table: TableRecord, schema: NumberedSchema) -> Iterator[DeltaAction]:

@@ -5,7 +5,7 @@ Must not know: rows, Spark, how versions are shown.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from squall.stores.files import Files
@@ -83,11 +83,15 @@ def entries_at(log: DeltaLog, counted: Mapping[BatchName, BatchEntry]) -> tuple[
     names = {str(batch): entry for batch, entry in counted.items()}
     live = log.live.keys()
 
+    def replaced_paths(entry: BatchEntry) -> Iterator[str]:
+        for name in entry.replaces:
+            if name in names:
+                yield from names[name].paths
+                yield from replaced_paths(names[name])
+
     def is_in(entry: BatchEntry) -> bool:
         # An entry may have files of entries that it replaces: then it is in the log once their other files are not.
-        replaced = (names[name] for name in entry.replaces if name in names)
-        gone = {path for each in replaced for path in each.paths} - entry.paths
-        return entry.paths <= live and live.isdisjoint(gone)
+        return entry.paths <= live and live.isdisjoint(set(replaced_paths(entry)) - entry.paths)
 
     there = [entry for entry in counted.values() if entry.files and is_in(entry)]
     replaced = {name for entry in there for name in entry.replaces}

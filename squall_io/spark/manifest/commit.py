@@ -123,6 +123,8 @@ class Replacement:
     parts: Mapping[str, Parts] = field(default_factory=dict)
     #: Files of the replaced batches that stay as they are.
     kept: tuple[DataFile, ...] = ()
+    #: As in `BatchEntry`.
+    dropped: Parts = ()
 
 
 @dataclass
@@ -241,6 +243,7 @@ class BatchCommit:
             files=(*(file for _, file in self._moves or ()), *self.replacement.kept),
             committed=self.wall(),
             replaces=self.replacement.replaces,
+            dropped=self.replacement.dropped,
         )
         path = self.name.commit
         if self.files.put_if_absent(path, encode_entry(entry)):

@@ -15,8 +15,8 @@ from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import BatchName, batch_of
 
 KIND: Final = "commit"
-#: The format number of records with entries whose files have `parts`: an earlier Squall would take their rows for those of
-#: another batch.
+#: The format number of records with entries whose files have `parts`, or that have dropped rows: an earlier Squall would take
+#: rows for those of another batch, or read dropped ones.
 WITH_PARTS: Final = 2
 
 #: The files whose rows a merged file has, by their names in the table, and how many rows of each; in the order of the rows.
@@ -66,6 +66,9 @@ class BatchEntry:
     committed: float
     #: Names of batches whose rows are now in this batch's files: a compaction writes such entries.
     replaces: tuple[str, ...] = ()
+    #: The files of the replaced batches whose rows were dropped, by the names under which sinks had committed them, with the
+    #: number of their rows.
+    dropped: Parts = ()
 
     @property
     def size(self) -> int:
@@ -80,7 +83,8 @@ class BatchEntry:
     @property
     def format(self) -> int:
         """The format number of records that have this entry."""
-        return WITH_PARTS if any(file.parts for file in self.files) else envelopes.FORMAT
+        moved = self.dropped or any(file.parts for file in self.files)
+        return WITH_PARTS if moved else envelopes.FORMAT
 
     @property
     def content(self) -> str:
@@ -92,7 +96,10 @@ class BatchEntry:
 
 def fields_of(entry: BatchEntry) -> dict[str, Any]:
     """Return an entry as JSON values."""
-    return {**msgspec.to_builtins(entry), "batch": str(entry.batch)}
+    fields = {**msgspec.to_builtins(entry), "batch": str(entry.batch)}
+    if not entry.dropped:  # as earlier releases write it
+        fields.pop("dropped", None)
+    return fields
 
 
 def entry_from(fields: object, path: str) -> BatchEntry:

@@ -101,6 +101,7 @@ def numbered_fields(kind: str, data: bytes, path: str, newest: int = FORMAT) -> 
     known = range(FORMAT, newest + 1)
     if inside.pop("kind", None) != kind or inside.pop("format", None) not in known:
         raise UnreadableRecord(path, _invalid(kind))
+    assert number is not None
     return int(number), inside
 
 

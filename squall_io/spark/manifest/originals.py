@@ -8,8 +8,8 @@ Must not know: file systems, which batches a reader wants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.layout import batch_of
@@ -27,6 +27,15 @@ class RowRange:
     rows: int | None = None
     #: The place of the file that these rows were committed in, among the files of its batch.
     place: int = 0
+    #: The number of the schema that the file was written with.
+    schema: int = 0
+
+    @property
+    def size(self) -> int:
+        """Its share of the file's bytes."""
+        if self.rows is None:
+            return self.file.size
+        return self.file.size * self.rows // max(1, sum(rows for _, rows in self.file.parts))
 
 
 @dataclass(frozen=True)
@@ -36,11 +45,23 @@ class OriginalBatch:
     entry: BatchEntry
     #: In the order of the rows. Of a file whose rows were deleted, there is no range.
     ranges: tuple[RowRange, ...]
+    #: How many rows each file had whose rows were dropped, by its place among the files of the batch.
+    dropped: Mapping[int, int] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """The rows that are there."""
+        return self.entry.rows - sum(self.dropped.values())
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sorts batches in the order of their commits."""
         return (self.entry.committed, self.entry.batch)
+
+    @property
+    def size(self) -> int:
+        """Its share of the bytes of the files that have its rows."""
+        return sum(each.size for each in self.ranges)
 
     @property
     def is_whole(self) -> bool:
@@ -62,34 +83,41 @@ def originals_of(entry: BatchEntry, state: TableState) -> Iterator[OriginalBatch
     if not entry.files:
         return
     if not entry.replaces:
-        whole = (RowRange(file, place=place) for place, file in enumerate(entry.files))
+        whole = (RowRange(file, place=place, schema=entry.schema) for place, file in enumerate(entry.files))
         yield OriginalBatch(entry, tuple(whole))
         return
-    where = dict(_ranges(entry))
+    where = dict(_ranges(entry, state))
     known: set[str] = set()
     for committed in _committed(entry, state):
         ranges = [
-            RowRange(there.file, there.first, there.rows, place)
+            replace(there, place=place)
             for place, file in enumerate(committed.files)
             if (there := where.get(file.name)) is not None
         ]
         known.update(file.name for file in committed.files)
+        dropped = {
+            place: state.dropped[file.name]
+            for place, file in enumerate(committed.files)
+            if file.name in state.dropped and file.name not in where
+        }
         if ranges:
-            yield OriginalBatch(committed, tuple(ranges))
+            yield OriginalBatch(committed, tuple(ranges), dropped)
     # Files of its own without parts; the entries of some batches may be unreadable.
     if own := [there for name, there in where.items() if name not in known]:
         yield OriginalBatch(entry, tuple(own))
 
 
-def _ranges(entry: BatchEntry) -> Iterator[tuple[str, RowRange]]:
+def _ranges(entry: BatchEntry, state: TableState) -> Iterator[tuple[str, RowRange]]:
     """Yield the names of the files that sinks committed, with the place of their rows."""
     for file in entry.files:
+        writer = batch_of(file.name)  # not this entry's batch, if the entry took the file over as it was
+        written = entry if writer is None else state.counted.get(writer, entry)
         first = 0
         for name, rows in file.parts:
-            yield name, RowRange(file, first, rows)
+            yield name, RowRange(file, first, rows, schema=written.schema)
             first += rows
         if not file.parts:
-            yield file.name, RowRange(file)
+            yield file.name, RowRange(file, schema=written.schema)
 
 
 def _committed(entry: BatchEntry, state: TableState) -> Iterator[BatchEntry]:

@@ -50,6 +50,8 @@ from topology_api import SquallError
 TARGET: Final = 128 << 20
 #: A file below this share of the target is small.
 _SMALL: Final = 0.75
+#: A small file of so many times the size of all others stays.
+_MUCH: Final = 4
 #: The most files that a batch takes rows from: its entry names each of them, in some 100 bytes.
 MOST_PARTS: Final = 50_000
 #: Without a sign of life for so long, in seconds, a rewriter is presumed dead.
@@ -95,6 +97,8 @@ class Piece:
     first: int
     #: None: all rows of `file`.
     rows: int | None
+    #: The number of the schema that `file` was written with.
+    schema: int
     #: Their place in the order of commits.
     order: tuple[object, ...] = field(compare=False)
 
@@ -107,6 +111,8 @@ class Merge:
     sources: tuple[DataFile, ...]
     #: The rows of the new file, in their order.
     pieces: tuple[Piece, ...]
+    #: The number of the schema of the new file.
+    schema: int
 
     @property
     def size(self) -> int:
@@ -122,16 +128,18 @@ class Step:
     merges: tuple[Merge, ...]
     #: Files of the replaced batches that the new batch takes over as they are.
     kept: tuple[DataFile, ...]
+    #: The files whose rows the new batch does not have, and how many (`BatchEntry.dropped`).
+    dropped: Parts = ()
 
     @property
     def rows(self) -> int:
         """The rows of the batch."""
-        return sum(entry.rows for entry in self.replaced)
+        return sum(entry.rows for entry in self.replaced) - sum(rows for _, rows in self.dropped)
 
     @property
     def schema(self) -> int:
-        """The number of the schema of its files: the newest one of those replaced has all columns of the others."""
-        return max(entry.schema for entry in self.replaced)
+        """The number of the schema of the new files; without any, that of the replaced batches."""
+        return max(each.schema for each in self.merges or self.replaced)
 
     @property
     def replaces(self) -> tuple[str, ...]:
@@ -178,24 +186,30 @@ def _step(group: Sequence[BatchEntry], state: TableState, wanted: Wanted) -> Ste
             own = pieces[entry.batch].get(file.path)
             if own and file.size < wanted.small and wanted.has(file.directory):
                 small[file.directory].append((file, own))
-    merges = [
-        Merge(directory, tuple(file for file, _ in chosen), _in_order(chosen))
+    chosen = [
+        (directory, each)
         for directory, found in sorted(small.items())
-        for chosen in _chosen(sorted(found, key=lambda each: each[1][0].order), wanted.small)
+        for each in _chosen(sorted(found, key=lambda each: each[1][0].order), wanted.small)
     ]
-    merged = {file.path for merge in merges for file in merge.sources}
+    merged = {file.path for _, each in chosen for file, _ in each}
     replaced = tuple(entry for entry in group if entry.paths & merged)
     if not replaced:
         return None
     kept = tuple(file for entry in replaced for file in entry.files if file.path not in merged)
+    # Schemas only grow: the newest one has all columns of the others.
+    schema = max(entry.schema for entry in replaced)
+    merges = (
+        Merge(directory, tuple(file for file, _ in each), _in_order(each), schema)
+        for directory, each in chosen
+    )
     return Step(replaced, tuple(merges), kept)
 
 
 def _chosen(
     found: Sequence[tuple[DataFile, list[Piece]]], small: int
 ) -> Iterator[list[tuple[DataFile, list[Piece]]]]:
-    """Yield the files that become one file each. A file that is larger than all others together stays, unless the new file is
-    large enough to stay for good: otherwise its rows would be written again by each compaction."""
+    """Yield the files that become one file each. A file that is much larger than all others together stays, unless the new file
+    is large enough to stay for good: otherwise each compaction would write its rows again."""
     chosen: list[tuple[DataFile, list[Piece]]] = []
     for each in found:
         chosen.append(each)
@@ -205,7 +219,8 @@ def _chosen(
             chosen = []
     while len(chosen) > 1:
         largest = max(chosen, key=lambda each: each[0].size)
-        if 2 * largest[0].size <= sum(file.size for file, _ in chosen):
+        others = sum(file.size for file, _ in chosen) - largest[0].size
+        if largest[0].size <= _MUCH * others:
             yield chosen
             return
         chosen.remove(largest)
@@ -228,7 +243,7 @@ def _pieces(entry: BatchEntry, state: TableState) -> dict[str, list[Piece]]:
 def _pieces_of(original: OriginalBatch) -> Iterator[Piece]:
     for each in original.ranges:
         name = original.entry.files[each.place].name
-        yield Piece(each.file, name, each.first, each.rows, (*original.order, each.place))
+        yield Piece(each.file, name, each.first, each.rows, each.schema, (*original.order, each.place))
 
 
 @dataclass
@@ -251,16 +266,16 @@ class Rewriter:
 
     def begin(self) -> None:
         """Become the rewriter, and delete what earlier rewriters have left. What an earlier one writes from now on does not
-        count."""
-        self.at("claim")
-        incarnation = (1, 0)
-        epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall())
-        self._owner = Owner(REWRITER, epoch, self.topology, REWRITER.topology_id, COMPONENT, incarnation)
-        self._number = 0
-        self._next_sign = 0.0
+        count. After an error, call it again.
+        """
+        if self._owner is None:
+            self.at("claim")
+            incarnation = (1, 0)
+            epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall())
+            self._owner = Owner(REWRITER, epoch, self.topology, REWRITER.topology_id, COMPONENT, incarnation)
         self.sign()
         self.at("sweep")
-        sweep(self.files, REWRITER, epoch)
+        sweep(self.files, REWRITER, self._owner.epoch)
 
     def read(self) -> TableState:
         """Return the table, for `plan`. Raises `UnreadableManifest`."""
@@ -290,7 +305,7 @@ class Rewriter:
             step.rows,
             step.schema,
             data=data,
-            replacement=Replacement(step.replaces, parts, step.kept),
+            replacement=Replacement(step.replaces, parts, step.kept, step.dropped),
             wall=self.wall,
             at=self.at,
         )

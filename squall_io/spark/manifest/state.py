@@ -71,6 +71,11 @@ class TableState:
         """The entries of all batches that count, by their names."""
         return {entry.batch: entry for entry in (*self.entries, *self.replaced)}
 
+    @cached_property
+    def dropped(self) -> dict[str, int]:
+        """The rows of each file whose rows were dropped, by the name under which a sink had committed it."""
+        return {name: rows for entry in self.counted.values() for name, rows in entry.dropped}
+
 
 def read_state(files: Files) -> TableState:
     """Read the state of a table. Raises the errors of `Files`."""

@@ -17,6 +17,7 @@ from squall.stores.concurrently import map_concurrently
 from squall.stores.files import Files
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
 from squall_io.spark.manifest.layout import VACUUMS, BatchName, batch_of, number_of, numbered
+from squall_io.spark.manifest.state import TableState
 
 KIND: Final = "vacuum"
 
@@ -59,6 +60,18 @@ def mark_done(files: Files, number: int, record: VacuumRecord) -> None:
 def vacuumed_in(records: Iterable[VacuumRecord]) -> set[BatchName]:
     """Return all rewrites that records name."""
     return {batch for record in records for batch in record.batches}
+
+
+def without_files(state: TableState, records: Iterable[VacuumRecord]) -> tuple[set[str], set[str]]:
+    """Return the names of the batches that have lost files by these records, and the paths of these files."""
+    recorded = vacuumed_in(records)
+    rewrites = (entry for entry in state.counted.values() if entry.batch in recorded)
+    names = {name for rewrite in rewrites for name in rewrite.replaces}
+    kept: set[str] = set()
+    gone: set[str] = set()
+    for entry in state.counted.values():
+        (gone if str(entry.batch) in names else kept).update(entry.paths)
+    return names, gone - kept
 
 
 def _read(files: Files, number: int) -> VacuumRecord:

@@ -19,7 +19,6 @@ Must not know: how batches get into the table.
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import threading
@@ -33,10 +32,21 @@ from typing import TYPE_CHECKING, Final, Literal
 from squall.stores.files import Files, OpenStore
 from squall.stores.paths import from_here
 from squall_io.spark.manifest.envelopes import canonical, digest_of
+from squall_io.spark.manifest.originals import RowRange
 from squall_io.spark.manifest.state import require_readable
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_schema, read_table
+from squall_io.spark.reading.file_rows import (
+    FILE,
+    PLACE,
+    ROW,
+    FilePart,
+    FileRows,
+    only_ranges,
+    rows_of_files,
+    with_places,
+)
 from squall_io.spark.reading.moments import ALWAYS, Moment, Span
-from squall_io.spark.reading.points import NOW, Point, state_at, version_at
+from squall_io.spark.reading.points import NOW, Point, originals_at, version_at
 from squall_io.spark.results.versions import RunInput
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
@@ -58,14 +68,7 @@ _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallel
 _LISTING_TASKS: Final = 64
 #: Held while a thread changes the setting of the session.
 _listing = threading.Lock()
-# Extra columns, which exist while replays are being found.
-#: The name of a row's file.
-_FILE: Final = "__squall_file"
-#: The row's place in the file.
-_ROW: Final = "__squall_row"
-#: The file's place in the order of commits.
-_PLACE: Final = "__squall_place"
-#: The row's rank among the rows with the same key.
+#: A column that exists while replays are being found: the row's rank among the rows with the same key.
 _RANK: Final = "__squall_rank"
 
 
@@ -214,10 +217,12 @@ class CommittedBatch:
     """Files that were added to a table together."""
 
     paths: tuple[str, ...]
-    #: The schema to read them with.
+    #: The schema that they were written with.
     schema: Schema
     rows: int
     committed: float
+    #: Where the rows of each of these files are now.
+    parts: tuple[FilePart, ...]
 
 
 @dataclass(frozen=True)
@@ -229,13 +234,13 @@ class TableContents:
     base: str
     file_format: str
     schema: Schema
-    #: The batches with files, in the order of their commits.
+    #: The batches with files, in the order of their commits, as sinks committed them.
     batches: tuple[CommittedBatch, ...]
 
 
 def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> TableContents:
     """Return the contents of a stream's table: the batches that count."""
-    state = state_at(files, point)
+    state, found = originals_at(files, point)
     if not skip:
         require_readable(files, state)
     for problem in state.unreadable:
@@ -246,17 +251,25 @@ def _stream(files: Files, table: TableRecord, skip: bool, point: Point) -> Table
             f"the table at {files.root} has no schema yet: its sink is about to start; try again in a moment"
         )
     schemas = {latest.number: latest.schema}
-    for number in {entry.schema for entry in state.entries} - {latest.number}:
+    for number in {entry.schema for entry in state.counted.values()} - {latest.number}:
         by_name = FORMATS[table.file_format].by_name
         schemas[number] = latest.schema if by_name else read_schema(files, number).schema
     batches = tuple(
         CommittedBatch(
-            tuple(file.path for file in entry.files), schemas[entry.schema], entry.rows, entry.committed
+            tuple(original.entry.files[each.place].path for each in original.ranges),
+            schemas[original.entry.schema],
+            original.rows,
+            original.entry.committed,
+            tuple(_part(each, schemas[each.schema]) for each in original.ranges),
         )
-        for entry in state.entries
-        if entry.files
+        for original in found
     )
     return TableContents(files.root, table.data, table.file_format, latest.schema, batches)
+
+
+def _part(place: RowRange, schema: Schema) -> FilePart:
+    """Return where the rows of a file are now."""
+    return FilePart.of(place.file, schema, place.first, place.rows)
 
 
 def _result(files: Files, point: Point) -> TableContents:
@@ -265,23 +278,38 @@ def _result(files: Files, point: Point) -> TableContents:
         raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
     schema = parse_schema(version.schema)
     paths = tuple(file.path for file in version.files)
-    batches = (CommittedBatch(paths, schema, version.rows, version.published),) if paths else ()
+    parts = tuple(FilePart(path, schema) for path in paths)
+    batches = (CommittedBatch(paths, schema, version.rows, version.published, parts),) if paths else ()
     return TableContents(files.root, version.folder, version.table.file_format, schema, batches)
 
 
 def _frame(
     spark: SparkSession, source: TableContents, batches: Sequence[CommittedBatch], tagged: bool = False
 ) -> DataFrame:
-    """Return the rows of batches; if `tagged`, with the place of each row in the columns _FILE and _ROW."""
-    groups: dict[Schema, list[str]] = {}
-    for batch in batches:
-        groups.setdefault(batch.schema, []).extend(batch.paths)
+    """Return the rows of batches; if `tagged`, with the place of each row in the columns PLACE and ROW."""
+    groups: dict[tuple[Schema, bool], list[FileRows]] = {}
+    for found in rows_of_files(part for batch in batches for part in batch.parts):
+        as_they_are = found.is_plain if tagged else found.is_whole
+        groups.setdefault((found.schema, as_they_are), []).append(found)
     if not groups:
         # Every column is nullable, as in frames that are read from files.
         columns = tuple(replace(column, nullable=True) for column in source.schema.columns)
         return spark.createDataFrame([], str(Schema(columns)))
-    frames = (_load(spark, source, schema, paths, tagged) for schema, paths in groups.items())
+    frames = []
+    for (schema, as_they_are), there in groups.items():
+        rows = _load(spark, source, schema, [each.path for each in there], tagged or not as_they_are)
+        if not as_they_are:
+            rows = only_ranges(spark, rows, there, source.file_format, tagged)
+        elif tagged:
+            rows = with_places(spark, rows, there)
+        names = [*map(quoted, source.schema.names), *([PLACE, ROW] if tagged else [])]
+        frames.append(rows.select(*names))
     return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+def placed_rows(spark: SparkSession, source: TableContents, parts: Sequence[FilePart]) -> DataFrame:
+    """Return rows of files, with the place of each in the columns PLACE, which counts the parts, and ROW."""
+    return _frame(spark, source, [CommittedBatch((), source.schema, 0, 0.0, tuple(parts))], tagged=True)
 
 
 def _load(
@@ -317,7 +345,7 @@ def _load(
     if tagged:
         metadata = loaded.metadataColumn("_metadata")
         row = _row_in_file(metadata, source.file_format)
-        columns += [metadata["file_name"].alias(_FILE), row.alias(_ROW)]
+        columns += [metadata["file_name"].alias(FILE), row.alias(ROW)]
     return loaded.select(*columns)
 
 
@@ -349,8 +377,7 @@ def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
     from pyspark.sql import functions as F
 
     rows = _frame(spark, choice.source, choice.inside, tagged=True)
-    rows = rows.join(F.broadcast(_places(spark, choice.inside)), _FILE, "left")
-    place = F.struct(_PLACE, _ROW)
+    place = F.struct(PLACE, ROW)
     columns = [rows[quoted(name)] for name in choice.key]
     # A row with a null in its key is alone in its group.
     group = Window.partitionBy(*columns, F.when(_any_null(columns), place))
@@ -361,18 +388,6 @@ def _first_rows(spark: SparkSession, choice: Selection) -> DataFrame:
     earlier = _frame(spark, choice.source, choice.before)
     equal = [first[quoted(name)] == earlier[quoted(name)] for name in choice.key]
     return first.join(earlier, equal, "left_anti")
-
-
-def _places(spark: SparkSession, batches: Sequence[CommittedBatch]) -> DataFrame:
-    """Return each file's name with its place in the order of commits. A file's name is unique, since it contains the batch's
-    name.
-    """
-    from pyspark.sql import functions as F
-
-    names = [path.rpartition("/")[2] for batch in batches for path in batch.paths]
-    text = json.dumps([{_FILE: name, _PLACE: place} for place, name in enumerate(names)])
-    kind = f"array<struct<{_FILE} string, {_PLACE} int>>"
-    return spark.range(0, 1, 1, 1).select(F.inline(F.from_json(F.lit(text), kind)))
 
 
 def key_names(schema: Schema, key: Sequence[str] | str) -> list[str]:

@@ -1,22 +1,25 @@
 """A point in the history of a table, which a reader may choose instead of the present: a version, or a moment.
 
-A version is that of the Delta log, or one of a table of results. Where a table has been compacted since, its batches are read
-from their own files as long as they are there.
-Must not know: Spark, row ranges.
+A version is that of the Delta log, or one of a table of results. Where a table was compacted since, batches are read from the
+files of that time, and from those of today if a vacuum has deleted them.
+Must not know: Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
 from squall.stores.files import AbsentFile, Files
 from squall_io.spark.delta.actions import ForeignLog
+from squall_io.spark.delta.delta_log import DeltaLog
 from squall_io.spark.delta.history import NoVersion, entries_at, log_at
 from squall_io.spark.manifest.entries import BatchEntry
 from squall_io.spark.manifest.layout import BatchName
+from squall_io.spark.manifest.originals import OriginalBatch, RowRange, originals, originals_of
 from squall_io.spark.manifest.state import TableState, read_state
+from squall_io.spark.manifest.vacuums import VacuumRecord, read_vacuums, vacuumed_in, without_files
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment, seconds_of
 from squall_io.spark.results.versions import Version, kept_versions, newest_number, read_version
 
@@ -56,24 +59,71 @@ class Point:
 NOW: Final = Point()
 
 
-def state_at(files: Files, point: Point) -> TableState:
-    """Return what a table held at a point. Raises `NoVersion`, `ForeignLog`, and errors of `Files`."""
+def originals_at(files: Files, point: Point) -> tuple[TableState, list[OriginalBatch]]:
+    """Return the state of a table, and where the rows of each batch are that it held at a point.
+
+    Raises `NoVersion`, `ForeignLog`, and errors of `Files`.
+    """
     if not point:
-        return read_state(files)
+        state = read_state(files)
+        return state, originals(state)
     # Read before the manifest, which then has every batch that the log has.
     log = None if point.version is None else log_at(files, point.version)
-    state = read_state(files)
+    now = read_state(files)
+    then = _state_at(files, point, log, now)
+    found = originals(then)
+    records = read_vacuums(files)
+    _, gone = without_files(now, records.values())
+    if not gone:
+        return now, found
+    # What is gone by now was moved before, unless it was dropped.
+    there = {
+        (original.entry.batch, each.place): each
+        for entry in now.counted.values()
+        for original in originals_of(entry, now)
+        for each in original.ranges
+        if each.file.path not in gone
+    }
+    try:
+        return now, [_moved(original, gone, there) for original in found]
+    except KeyError:
+        raise _dropped(files, point, now, records.values()) from None
+
+
+def _state_at(files: Files, point: Point, log: DeltaLog | None, now: TableState) -> TableState:
     if log is not None:
-        known = {path for entry in state.counted.values() for path in entry.paths}
-        if (unknown := log.live.keys() - known) and not state.unreadable:
+        known = {path for entry in now.counted.values() for path in entry.paths}
+        if (unknown := log.live.keys() - known) and not now.unreadable:
             raise ForeignLog(
                 f"version {log.version} of {files.root} has files of no committed batch, such as {min(unknown)}"
             )
-        entries = entries_at(log, state.counted)
+        entries = entries_at(log, now.counted)
     else:
         assert point.timestamp is not None
-        entries = _entries_until(files, state, point.timestamp)
-    return replace(state, entries=entries, replaced=tuple(_replaced_by(entries, state)))
+        entries = _entries_until(files, now, point.timestamp)
+    return replace(now, entries=entries, replaced=tuple(_replaced_by(entries, now)))
+
+
+def _moved(
+    original: OriginalBatch, gone: Collection[str], there: Mapping[tuple[BatchName, int], RowRange]
+) -> OriginalBatch:
+    """Return where the rows of a batch are now, if a vacuum has deleted their files. Raises `KeyError` if they are nowhere."""
+    ranges = tuple(
+        there[original.entry.batch, each.place] if each.file.path in gone else each
+        for each in original.ranges
+    )
+    return replace(original, ranges=ranges)
+
+
+def _dropped(files: Files, point: Point, now: TableState, records: Iterable[VacuumRecord]) -> NoVersion:
+    recorded = vacuumed_in(records)
+    drops = [entry for entry in now.counted.values() if entry.dropped and entry.batch in recorded]
+    what = f"moment {point.timestamp!r}" if point.version is None else f"version {point.version}"
+    last = max((entry.committed for entry in drops), default=None)
+    return NoVersion(
+        f"{what} of {files.root} cannot be read any more: rows of it were dropped, and a vacuum has deleted their files. The"
+        f" oldest moment that can be read is {last!r} (seconds since 1970), with the versions since"
+    )
 
 
 def version_at(files: Files, point: Point) -> Version | None:

@@ -18,9 +18,11 @@ from squall_io.spark.delta.comparing import LogState, compare_log
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.manifest.layout import DATA_PREFIX, FOLDER, TABLE, BatchName, batch_of
+from squall_io.spark.manifest.originals import OriginalBatch, originals
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.sweep import staged_batches
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, latest_schema, read_table
+from squall_io.spark.manifest.vacuums import read_vacuums, without_files
 from squall_io.spark.results.versions import Version, kept_versions
 from squall_io.spark.rows.schema import Schema, parse_schema
 
@@ -109,6 +111,8 @@ class StreamSummary:
     writers: tuple[WriterSummary, ...]
     #: Batches whose rows are in the files of another batch.
     replaced: int
+    #: How many of these have no files of their own any more.
+    vacuumed: int
     #: Batches of superseded owners, which do not count.
     abandoned: int
     #: Batches that may turn out not to count: their writer id has a new owner, whose fence does not exist yet, and this process
@@ -140,13 +144,17 @@ def table_summary(files: Files) -> TableSummary:
     state = read_state(files)
     latest = latest_schema(files)
     entries = state.entries
-    commits = [entry.committed for entry in entries]
+    # What sinks have committed, wherever the rows are now.
+    empty = (entry for entry in entries if not entry.files and not entry.replaces)
+    committed = [*originals(state), *(OriginalBatch(entry, ()) for entry in empty)]
+    commits = [original.entry.committed for original in committed]
     writing = sum(_under_way(batch, state) for batch in staged)
     stream = StreamSummary(
         schemas=0 if latest is None else latest.number,
-        batches=len(entries),
-        writers=tuple(_writers(entries)),
+        batches=len(committed),
+        writers=tuple(_writers(committed)),
         replaced=len(state.replaced),
+        vacuumed=len(without_files(state, read_vacuums(files).values())[0]),
         abandoned=len(state.abandoned),
         uncertain=len(state.uncertain),
         writing=writing,
@@ -165,13 +173,13 @@ def _under_way(batch: BatchName, state: TableState) -> bool:
     return batch.epoch >= state.claims.newest(batch.writer_id) and batch not in state.counted
 
 
-def _writers(entries: Iterable[BatchEntry]) -> Iterator[WriterSummary]:
-    found: dict[tuple[str, str], list[BatchEntry]] = defaultdict(list)
-    for entry in entries:
-        found[entry.topology, entry.component].append(entry)
+def _writers(committed: Iterable[OriginalBatch]) -> Iterator[WriterSummary]:
+    found: dict[tuple[str, str], list[OriginalBatch]] = defaultdict(list)
+    for original in committed:
+        found[original.entry.topology, original.entry.component].append(original)
     for (topology, component), own in sorted(found.items()):
-        rows, size = sum(entry.rows for entry in own), sum(entry.size for entry in own)
-        last = max(entry.committed for entry in own)
+        rows, size = sum(each.rows for each in own), sum(each.size for each in own)
+        last = max(each.entry.committed for each in own)
         yield WriterSummary(topology, component, batches=len(own), rows=rows, size=size, last_commit=last)
 
 

@@ -113,6 +113,11 @@ class SparkSink(StagedSink):
         packed = None if compression is None else str(compression)
         self._settings = SinkSettings(where, columns, str(format), by, packed, master, settings)
 
+    @property
+    def settings(self) -> SinkSettings:
+        """Where and how the sink writes."""
+        return self._settings
+
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Yield the fields of the schema that input streams lack."""
         return self._settings.missing_fields(inputs)

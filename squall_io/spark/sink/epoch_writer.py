@@ -128,9 +128,7 @@ class EpochWriter(SinkTable):
             self._at("list")
             named = staging.written, task.topology_id, self._agreed.number
             try:
-                staging.part = list_part(
-                    self._store, batch, *named, rows.num_rows, data=self._table.data
-                )
+                staging.part = list_part(self._store, batch, *named, rows.num_rows, data=self._table.data)
             except BatchLost:
                 staging.written = ""
                 raise

@@ -21,10 +21,10 @@ from squall.stores.java.java import require_packages
 from squall.stores.paths import check_path
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.manifest import tables
-from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.envelopes import digest_of
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, place_in
-from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.manifest.originals import OriginalBatch, RowRange, originals
+from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.reading.moments import Moment, Span, WrongMoment
 from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.arrow import arrow_schema, plain_rows
@@ -33,6 +33,7 @@ from squall_io.spark.rows.partitions import partition_of, partition_value
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import quoted, same_name
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
+from squall_io.spark.spouts.merged_files import MergedFile, MergedFiles
 from squall_io.spark.spouts.positions import Ranges, Unit, owner_of
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
 from topology_api import Replay, SquallError
@@ -120,8 +121,14 @@ class BatchUnits(Units):
         self._lease: SessionLease | None = None
         #: Keeps files that a vacuum would delete; set by `open`.
         self._holding: Holding | None = None
+        #: The table at the last look.
+        self._state: TableState | None = None
         #: This task's batches.
-        self._entries: dict[Unit, BatchEntry] = {}
+        self._entries: dict[Unit, OriginalBatch] = {}
+        #: Files that a compaction wrote, of which this task reads the rows of single batches.
+        self._merged = MergedFiles()
+        #: The file of these that Spark has read last, and its rows.
+        self._by_spark_last: tuple[str, pa.Table] | None = None
         #: The files of commits and checkpoints at the last poll.
         self._seen: frozenset[str] | None = None
         span = spout.span
@@ -164,6 +171,7 @@ class BatchUnits(Units):
                 " Squall changed its manifest"
             )
         self._keep(entries, units)
+        self._hold_less()
         return units
 
     def more(self) -> tuple[Iterable[Unit], float] | None:
@@ -176,24 +184,41 @@ class BatchUnits(Units):
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
         """Yield the rows of a batch; a row's position is its place among all rows of the batch."""
-        entry = self._entries[unit]
+        while True:
+            batch = self._entries[unit]
+            try:
+                for place, after, row in self._items(batch, position):
+                    yield place, after, row
+                    position = after
+                return
+            except AbsentFile as error:
+                # The rows may have been moved, and the file deleted, since this task has looked.
+                moved = self._batches().get(unit)
+                if moved is None or moved.ranges == batch.ranges:
+                    name = batch.entry.batch
+                    raise UnreadableFile(f"batch {name} is no longer complete: {error}") from None
+                self._entries[unit] = moved
+
+    def _items(self, batch: OriginalBatch, position: int) -> Iterator[Item]:
+        read = 0
+        for part in batch.ranges:
+            # Rows that were dropped keep their places, so that positions from before are right.
+            before = sum(rows for at, rows in batch.dropped.items() if at < part.place)
+            for place, row in enumerate(self._rows(part), before + read):
+                if place >= position:
+                    yield place, place + 1, row
+                read += 1
+        if read != batch.rows and (batch.is_whole or batch.dropped):
+            raise UnreadableFile(
+                f"batch {batch.entry.batch} has {read} rows in its files, but {batch.rows} were committed"
+            )
+
+    def _schema_of(self, part: RowRange) -> Schema:
         # In formats that do not find columns by name, a file is read with the schema that it was written with.
-        number = 0 if FORMATS[self._format].by_name else entry.schema
+        number = 0 if FORMATS[self._format].by_name else part.schema
         if number not in self._schemas:
             self._schemas[number] = tables.read_schema(self._files, number).schema
-        place = 0
-        for file in entry.files:
-            try:
-                for row in self._rows(file, self._schemas[number]):
-                    if place >= position:
-                        yield place, place + 1, row
-                    place += 1
-            except AbsentFile as error:
-                raise UnreadableFile(f"batch {entry.batch} is no longer complete: {error}") from None
-        if place != entry.rows:
-            raise UnreadableFile(
-                f"batch {entry.batch} has {place} rows in its files, but {entry.rows} were committed"
-            )
+        return self._schemas[number]
 
     def close(self) -> None:
         """Close the table, and release the session and the files."""
@@ -221,21 +246,29 @@ class BatchUnits(Units):
             )
         self._schemas = {0: newest.schema}
 
-    def _batches(self) -> dict[Unit, BatchEntry]:
+    def _batches(self) -> dict[Unit, OriginalBatch]:
         """Return all committed batches, oldest first. Batches of compactions, which only move rows, are left out.
 
         Raises `FilesUnavailable` if it is not yet certain which batches count.
         """
-        state = require_readable(self._files, read_state(self._files))
+        state = self._state = require_readable(self._files, read_state(self._files))
         if state.uncertain:
             raise FilesUnavailable(
                 f"it is not decided whether batch {state.uncertain[0]} of {self._files.root} counts: a task of its sink"
                 " has restarted, and will decide in a moment"
             )
+        where = {original.entry.batch: original for original in originals(state)}
+        if odd := [batch for batch, original in where.items() if original.entry.replaces]:
+            raise CannotStream(
+                f"{self._files.root} has rows in batch {odd[0]} that replace those of other batches, and it does not say which:"
+                " something other than Squall wrote it"
+            )
         entries = (entry for entry in (*state.entries, *state.replaced) if not entry.replaces)
         inside = [entry for entry in entries if self._spout.span.holds(entry.committed)]
         return {
-            Unit(f"{entry.batch.writer_id}.{entry.batch.epoch}", entry.batch.number): entry
+            Unit(f"{entry.batch.writer_id}.{entry.batch.epoch}", entry.batch.number): where.get(
+                entry.batch, OriginalBatch(entry, ())
+            )
             for entry in sorted(inside, key=lambda entry: (entry.committed, entry.batch))
         }
 
@@ -249,35 +282,56 @@ class BatchUnits(Units):
             return []
         entries = self._batches()
         self._keep(entries, entries)
+        self._hold_less()
         self._seen = names
         return list(entries)
 
-    def _keep(self, entries: Mapping[Unit, BatchEntry], units: Iterable[Unit]) -> None:
+    def _keep(self, entries: Mapping[Unit, OriginalBatch], units: Iterable[Unit]) -> None:
         index, parallelism = self._context.index, self._context.parallelism
         self._entries = {unit: entries[unit] for unit in units if owner_of(unit, parallelism) == index}
 
-    def _rows(self, file: DataFile, schema: Schema) -> Iterator[tuple[object, ...]]:
-        """Yield the rows of a file in order; a column that the file does not have is None. Raises `UnreadableFile`."""
-        table = self._parquet(file, schema) if self._format == "parquet" else self._by_spark(file, schema)
-        for batch in table.to_batches(max_chunksize=_AT_ONCE):
-            yield from plain_rows(batch.columns, batch.num_rows)
+    def _hold_less(self) -> None:
+        """Let a vacuum delete what no batch of this task needs any more."""
+        if self._holding is not None and self._state is not None:
+            self._holding.saw(self._state)
 
-    def _parquet(self, file: DataFile, schema: Schema) -> pa.Table:
+    def _rows(self, part: RowRange) -> Iterator[tuple[object, ...]]:
+        """Yield rows of a file in order; a column that the file does not have is None. Raises `UnreadableFile`."""
+        for table in self._parquet(part) if self._format == "parquet" else self._spark_rows(part):
+            for batch in table.to_batches(max_chunksize=_AT_ONCE):
+                yield from plain_rows(batch.columns, batch.num_rows)
+
+    def _parquet(self, part: RowRange) -> Iterator[pa.Table]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        data = self._files.read(file.path)
-        whole = f"{self._files.root}/{file.path}"
-        if digest_of(data) != file.digest:
-            raise UnreadableFile(
-                f"{whole} is damaged: its {len(data)} bytes are not those that were committed. Read it from a backup"
-            )
-        partition = partition_of(file.path)
-        opened = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
-        there = {same_name(name): name for name in opened.schema_arrow.names}
+        if part.rows is None:
+            data = self._files.read(part.file.path)
+            if digest_of(data) != part.file.digest:
+                raise UnreadableFile(
+                    f"{self._files.root}/{part.file.path} is damaged: its {len(data)} bytes are not those that were"
+                    " committed. Read it from a backup"
+                )
+            opened = pq.ParquetFile(pa.BufferReader(data), coerce_int96_timestamp_unit="us")
+            there = {same_name(name): name for name in opened.schema_arrow.names}
+            yield self._with_fields(part, opened.read(columns=self._in_file(there)), there)
+            return
+        merged: MergedFile = self._merged.open(self._files, part.file)
+        there = {same_name(name): name for name in merged.names}
+        for read in merged.rows(part.first, part.rows, self._in_file(there)):
+            yield self._with_fields(part, read, there)
+
+    def _in_file(self, there: Mapping[str, str]) -> list[str]:
+        """Return the names of the wanted columns that a file has, in its own spelling."""
+        return [there[same_name(name)] for name in self._spout.fields if same_name(name) in there]
+
+    def _with_fields(self, part: RowRange, read: pa.Table, there: Mapping[str, str]) -> pa.Table:
+        """Return rows with all fields of the tuples."""
+        import pyarrow as pa
+
+        schema = self._schema_of(part)
+        partition = partition_of(part.file.path)
         columns = [(name, schema.column(name)) for name in self._spout.fields]
-        in_file = [there[same_name(name)] for name, _ in columns if same_name(name) in there]
-        read = opened.read(columns=in_file)
         made = []
         for name, column in columns:
             kind = pa.null() if column is None else arrow_schema(Schema((column,))).field(0).type
@@ -286,10 +340,20 @@ class BatchUnits(Units):
             else:
                 text = partition.get(same_name(name))
                 value = None if text is None or column is None else partition_value(text, column)
-                made.append(pa.repeat(pa.scalar(value, kind), opened.metadata.num_rows))
+                made.append(pa.repeat(pa.scalar(value, kind), read.num_rows))
         return pa.table(made, names=[str(place) for place in range(len(made))])
 
-    def _by_spark(self, file: DataFile, schema: Schema) -> pa.Table:
+    def _spark_rows(self, part: RowRange) -> Iterator[pa.Table]:
+        """Yield rows that Spark reads."""
+        path = part.file.path
+        if part.rows is None:
+            yield self._by_spark(path, self._schema_of(part))
+            return
+        if self._by_spark_last is None or self._by_spark_last[0] != path:
+            self._by_spark_last = (path, self._by_spark(path, self._schema_of(part)))
+        yield self._by_spark_last[1].slice(part.first, part.rows)
+
+    def _by_spark(self, below: str, schema: Schema) -> pa.Table:
         from pyspark.errors import PySparkException
         from pyspark.sql import functions as sql
 
@@ -297,7 +361,7 @@ class BatchUnits(Units):
             spout, context = self._spout, self._context
             self._lease = shared_session(spout.master, spout.conf, context.log, context.progress)
         session = self._lease.session
-        path = f"{self._files.root}/{file.path}"
+        path = f"{self._files.root}/{below}"
         try:
             reader = session.read.format(self._format).schema(str(schema)).option("basePath", self._base)
             loaded = reader.options(**read_options(self._format)).load(path)
