@@ -291,6 +291,7 @@ def _load(
     with _few_listing_tasks(spark, len(paths)):
         try:
             loaded = reader.load([f"{source.root}/{path}" for path in paths])
+            _ = loaded.schema  # a server of Spark Connect lists the files now, and remembers them
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -312,8 +313,8 @@ def _load(
 
 @contextmanager
 def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
-    """Let Spark list these files in few tasks. Has no effect with Spark Connect, whose server lists files later."""
-    if files <= _LISTING_TASKS or not hasattr(spark, "_jvm"):
+    """Let Spark list these files in few tasks. The setting is that of the session, so others wait meanwhile."""
+    if files <= _LISTING_TASKS:
         yield
         return
     with _listing:
