@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 from squall.stores.files import Files, OpenStore
 from squall.stores.opening import open_store
 from squall_io.spark.manifest.layout import BatchName
-from squall_io.spark.manifest.state import read_state, require_readable
+from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, latest_schema, read_table
 from squall_io.spark.reading.committed import CannotRead
 from squall_io.spark.results.versions import newest_version, read_version
@@ -177,6 +177,9 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         super().__init__(source, target)
         self._limit = source.settings.limit
         self._watch = TableWatch()
+        self._files: OpenStore | None = None
+        #: What the table held, and the offset, when there was nothing to read.
+        self._idle: tuple[TableState, dict[str, Any]] | None = None
         #: The batches that a query reads which ends when it has read what was there at its start.
         self._within: frozenset[BatchName] | None = None
 
@@ -194,24 +197,36 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the offset at which the next rows end; `start` if there are none."""
         files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        with self._source.opened() as opened:
-            reading = TableReading(
-                opened.root, self._watch.state_of(opened), Offset.of_json(start, opened.root)
-            )
-        return next_offset(reading, Limit(files, rows, self._within)).to_json()
+        opened = self._opened()
+        state = self._watch.state_of(opened)
+        if self._idle is not None and self._idle[0] is state and self._idle[1] == start:
+            return start
+        offset = Offset.of_json(start, opened.root)
+        end = next_offset(TableReading(opened.root, state, offset), Limit(files, rows, self._within))
+        self._idle = (state, start) if end is offset else None
+        return start if end is offset else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only what is there now."""
-        with self._source.opened() as files:
-            self._within = deliverable(self._watch.state_of(files))
+        self._within = deliverable(self._watch.state_of(self._opened()))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return what each task reads between two offsets."""
-        with self._source.opened() as files:
-            state, root = self._watch.state_of(files), files.root
+        files = self._opened()
+        state, root = self._watch.state_of(files), files.root
         entries = between(root, state, Offset.of_json(start, root), Offset.of_json(end, root))
         places = places_of(state)
         return _tasks(each for entry in entries for each in places.get(str(entry.batch), ()))
+
+    def stop(self) -> None:
+        """Close the file system."""
+        if self._files is not None:
+            self._files.close()
+
+    def _opened(self) -> OpenStore:
+        if self._files is None:
+            self._files = self._source.opened()
+        return self._files
 
 
 def _tasks(ranges: Iterable[RowRange]) -> list[InputPartition]:
