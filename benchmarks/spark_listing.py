@@ -16,6 +16,7 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from tests.spark.batches import SinkTask
 from tests.spark.connect_servers import ConnectServer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FILES = 3
 ROWS = 10
@@ -64,7 +65,7 @@ def fill(path: str, batches: int) -> str:
 
 def measured(spark: SparkSession, path: str, folder: str, rows: int, rounds: int) -> dict[str, list[float]]:
     """Return the seconds of each round of each way; each counts all rows."""
-    ways = {
+    ways: dict[str, Callable[[], DataFrame]] = {
         "spark.read": lambda: spark.read.parquet(folder),
         "read_committed": lambda: read_committed(spark, path),
         "spark.read, distinct": lambda: spark.read.parquet(folder).dropDuplicates(["number"]),

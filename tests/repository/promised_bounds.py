@@ -435,6 +435,8 @@ REPROCESSING: Final = (
           "squall_io/test_spout_stores_away.py::test_positions_are_written_at_most_once_a_second_and_only_after_changes"),
     Bound("tried again every 10 s", 10, "squall_io.spark.spouts.reading_spout:RETRY_SECONDS",
           "squall_io/test_spout_discovery.py::test_a_damaged_file_does_not_delay_later_ones"),
+    Bound("Squall looks for new batches every 0.2 s at most", 0.2, "squall_io.spark.source.watching:LOOK_SECONDS",
+          "squall_io/test_source_watching.py::test_a_stream_looks_five_times_a_second_and_reads_only_what_has_changed"),
 )
 # fmt: on
 

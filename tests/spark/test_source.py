@@ -25,7 +25,7 @@ from tests.zookeeper_servers import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.slow
 
@@ -108,7 +108,7 @@ def test_a_frame_shows_the_table_at_the_moment_it_was_made(spark: SparkSession, 
 
 def test_what_the_source_cannot_do_is_refused_with_the_way_out(spark: SparkSession, files: OpenStore) -> None:
     SinkTask(files, WORDS).write(spark, [("a", 1)])
-    refused = {
+    refused: dict[str, dict[str, object]] = {
         "; did you mean 'since'?": {"sinse": 1},
         "option 'key' is for squall_io.spark.read_committed(spark, path, key=...)": {"key": "word"},
         "'maxFilesPerTrigger', which is for spark.readStream": {"maxFilesPerTrigger": 1},

@@ -18,7 +18,7 @@ from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.source.offsets import (
     Limit,
     Offset,
-    Reading,
+    TableReading,
     WrongOffset,
     between,
     deliverable,
@@ -151,7 +151,7 @@ class Query:
 
     def plan(self, limit: Limit = Limit()) -> bool:  # noqa: B008
         """Log where the next rows end; return whether there are any."""
-        after = next_offset(Reading(ROOT, self.history.state(), self.offset()), limit).to_json()
+        after = next_offset(TableReading(ROOT, self.history.state(), self.offset()), limit).to_json()
         if after == self.log[-1]:
             return False
         self.log.append(after)

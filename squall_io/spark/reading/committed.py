@@ -51,6 +51,7 @@ from squall_io.spark.results.versions import RunInput
 from squall_io.spark.rows.formats import FORMATS, read_options
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
+from squall_io.spark.session.request import is_classic
 from squall_io.spark.session.sessions import changed_settings
 from squall_io.spark.stores import WEBHDFS, open_files
 from topology_api import SquallError
@@ -61,9 +62,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Spark's limit on the tasks of the job that first looks at each file. With Spark's default of 10,000, this job took over 60 s
-#: for 10,000 files on two cores.
+#: Spark's limit on the tasks of the job that first looks at each file. With Spark's default, this job took over 60 s for 10,000
+#: files on two cores.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+_LISTING_DEFAULT: Final = 10_000
 #: Squall's value of this setting: the same job takes 4 s.
 _LISTING_TASKS: Final = 64
 #: Held while a thread changes the setting of the session.
@@ -351,14 +353,21 @@ def _load(
 
 @contextmanager
 def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
-    """Let Spark list these files in few tasks. Has no effect with Spark Connect, whose server lists files later."""
-    if files <= _LISTING_TASKS or not hasattr(spark, "_jvm"):
+    """Let Spark list these files in few tasks. A server of Spark Connect lists them only when a query runs, after the `with`
+    block; so in its session the setting stays, unless the user has changed it.
+    """
+    if files <= _LISTING_TASKS:
         yield
         return
     with _listing:
         tasks = int(spark.conf.get(_LISTING_SETTING) or _LISTING_TASKS)
-        with changed_settings(spark, {_LISTING_SETTING: str(min(tasks, _LISTING_TASKS))}):
-            yield
+        if is_classic(spark):
+            with changed_settings(spark, {_LISTING_SETTING: str(min(tasks, _LISTING_TASKS))}):
+                yield
+            return
+        if tasks == _LISTING_DEFAULT:
+            spark.conf.set(_LISTING_SETTING, str(_LISTING_TASKS))
+    yield
 
 
 def _row_in_file(metadata: Column, file_format: str) -> Column:

@@ -10,10 +10,9 @@ Must not know: how offsets advance, how files are read.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -26,28 +25,30 @@ from pyspark.sql.streaming.datasource import (
 
 from squall.stores.files import Files, OpenStore
 from squall.stores.opening import open_store
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, BatchName
+from squall_io.spark.manifest.layout import BatchName
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, latest_schema, read_table
+from squall_io.spark.reading.committed import CannotRead
 from squall_io.spark.results.versions import newest_version, read_version
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Column, Map, Struct, Type
-from squall_io.spark.source.offsets import Limit, Offset, Reading, between, deliverable, next_offset, order_of
+from squall_io.spark.source.offsets import (
+    Limit,
+    Offset,
+    TableReading,
+    between,
+    deliverable,
+    next_offset,
+    order_of,
+)
 from squall_io.spark.source.parquet_rows import in_tasks, read_ranges
 from squall_io.spark.source.row_ranges import RowRange, places_of
 from squall_io.spark.source.settings import SourceSettings
-from topology_api import SquallError
+from squall_io.spark.source.watching import TableWatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-#: Seconds between two looks for new batches: Spark asks a hundred times a second.
-_LOOK_SECONDS: Final = 0.2
-
-
-class CannotLoad(SquallError):
-    """A table that `format("squall")` cannot read as requested."""
 
 
 class SquallSource(DataSource):
@@ -82,7 +83,7 @@ class SquallSource(DataSource):
         """Return what plans and reads a stream."""
         self.settings.require_for_stream()
         if self._version:
-            raise CannotLoad(
+            raise CannotRead(
                 f"{self.settings.path} holds versions of a result, which are no stream: read it with spark.read"
             )
         return StreamReader(self, self._arrow(schema))
@@ -103,7 +104,7 @@ class SquallSource(DataSource):
         with self.opened() as files:
             if self._version:
                 if span:
-                    raise CannotLoad(f"{files.root} holds versions of a result: leave out since and until")
+                    raise CannotRead(f"{files.root} holds versions of a result: leave out since and until")
                 return [RowRange(file.path, file.size) for file in read_version(files, self._version).files]
             assert self._moment is not None
             state = require_readable(files, read_state(files))
@@ -117,22 +118,22 @@ class SquallSource(DataSource):
         """Return the schema of the rows, and keep the moment."""
         table = read_table(files)
         if table.file_format != "parquet":
-            raise CannotLoad(
+            raise CannotRead(
                 f'the files of {files.root} are {table.file_format}: format("squall") reads Parquet alone; read this table'
                 " with squall_io.spark.read_committed(spark, path)"
             )
         if table.holds == RESULTS:
             if (version := newest_version(files)) is None:
-                raise CannotLoad(f"{files.root} has no version yet: no run has published its result so far")
+                raise CannotRead(f"{files.root} has no version yet: no run has published its result so far")
             self._version = version.number
             return _nullable(parse_schema(version.schema))
         state = require_readable(files, read_state(files))
         # The schema is read after the entries, so that none of them has a newer schema.
         if (latest := latest_schema(files)) is None:
-            raise CannotLoad(
+            raise CannotRead(
                 f"the table at {files.root} has no schema yet: its sink is about to start; try again in a moment"
             )
-        self._moment = next_offset(Reading(files.root, state, Offset()), Limit())
+        self._moment = next_offset(TableReading(files.root, state, Offset()), Limit())
         self._uncertain = state.uncertain
         return _nullable(latest.schema)
 
@@ -141,7 +142,7 @@ class SquallSource(DataSource):
         from pyspark.sql.pandas.types import to_arrow_schema
 
         if self.columns is None:  # Spark has not asked for the schema
-            raise CannotLoad("a schema is given: leave out schema(), since the table has its own")
+            raise CannotRead("a schema is given: leave out schema(), since the table has its own")
         return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -175,10 +176,10 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
     def __init__(self, source: SquallSource, target: pa.Schema) -> None:
         super().__init__(source, target)
         self._limit = source.settings.limit
-        #: What the table held at the last look, and the records that there were.
-        self._state: TableState | None = None
-        self._records: frozenset[str] = frozenset()
-        self._looked = 0.0
+        self._watch = TableWatch()
+        self._files: OpenStore | None = None
+        #: What the table held, and the offset, when there was nothing to read.
+        self._idle: tuple[TableState, dict[str, Any]] | None = None
         #: The batches that a query reads which ends when it has read what was there at its start.
         self._within: frozenset[BatchName] | None = None
 
@@ -196,33 +197,36 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return the offset at which the next rows end; `start` if there are none."""
         files = limit.max_files if isinstance(limit, ReadMaxFiles) else None
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        with self._source.opened() as opened:
-            reading = Reading(opened.root, self._now(opened), Offset.of_json(start, opened.root))
-        return next_offset(reading, Limit(files, rows, self._within)).to_json()
+        opened = self._opened()
+        state = self._watch.state_of(opened)
+        if self._idle is not None and self._idle[0] is state and self._idle[1] == start:
+            return start
+        offset = Offset.of_json(start, opened.root)
+        end = next_offset(TableReading(opened.root, state, offset), Limit(files, rows, self._within))
+        self._idle = (state, start) if end is offset else None
+        return start if end is offset else end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Read only what is there now."""
-        with self._source.opened() as files:
-            self._within = deliverable(self._now(files))
+        self._within = deliverable(self._watch.state_of(self._opened()))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return what each task reads between two offsets."""
-        with self._source.opened() as files:
-            state, root = self._now(files), files.root
+        files = self._opened()
+        state, root = self._watch.state_of(files), files.root
         entries = between(root, state, Offset.of_json(start, root), Offset.of_json(end, root))
         places = places_of(state)
         return _tasks(each for entry in entries for each in places.get(str(entry.batch), ()))
 
-    def _now(self, files: Files) -> TableState:
-        """Return what the table holds. It is read again only if there are other records than at the last look."""
-        if self._state is not None and time.monotonic() < self._looked + _LOOK_SECONDS:
-            return self._state
-        # An entry may be in a checkpoint before its own file was seen.
-        records = frozenset(status.path for folder in (COMMITS, CHECKPOINTS) for status in files.list(folder))
-        if self._state is None or self._state.uncertain or records != self._records:
-            self._state = require_readable(files, read_state(files))
-        self._records, self._looked = records, time.monotonic()
-        return self._state
+    def stop(self) -> None:
+        """Close the file system."""
+        if self._files is not None:
+            self._files.close()
+
+    def _opened(self) -> OpenStore:
+        if self._files is None:
+            self._files = self._source.opened()
+        return self._files
 
 
 def _tasks(ranges: Iterable[RowRange]) -> list[InputPartition]:

@@ -80,7 +80,7 @@ class Limit(msgspec.Struct, frozen=True):
     within: frozenset[BatchName] | None = None
 
 
-class Reading:
+class TableReading:
     """A table and the batches of an offset in it. Raises `WrongOffset` if the table does not have them."""
 
     def __init__(self, root: str, state: TableState, offset: Offset) -> None:
@@ -151,7 +151,7 @@ class Reading:
         return None
 
 
-def next_offset(reading: Reading, limit: Limit) -> Offset:
+def next_offset(reading: TableReading, limit: Limit) -> Offset:
     """Return the offset at which the next rows end."""
     taken: list[BatchEntry] = []
     files = rows = 0
@@ -170,7 +170,7 @@ def next_offset(reading: Reading, limit: Limit) -> Offset:
 
 def between(root: str, state: TableState, start: Offset, end: Offset) -> list[BatchEntry]:
     """Return the batches that `end` has and `start` does not have, in the order of their commits. Raises `WrongOffset`."""
-    before, after = Reading(root, state, start), Reading(root, state, end)
+    before, after = TableReading(root, state, start), TableReading(root, state, end)
     entries = [
         entry for place, entry in before.to_read() if after.has(place, entry) and not before.has(place, entry)
     ]

@@ -116,9 +116,6 @@ class _Pieces(io.RawIOBase):
         self._at = start + offset
         return self._at
 
-    def tell(self) -> int:
-        return self._at
-
     def readinto(self, buffer: Any) -> int:
         data = self._files.read(self._path, self._at, len(buffer))
         buffer[: len(data)] = data
