@@ -57,16 +57,6 @@ class Parse(Bolt):
         self.emit((value["word"], value["count"], datetime.fromisoformat(value["at"])))
 
 
-class Times(Bolt):
-    """Makes the time from its text."""
-
-    outputs = Fields("word", "count", "at")
-
-    def execute(self, tup: Tuple) -> None:
-        word, count, at = tup.values
-        self.emit((word, count, datetime.fromisoformat(at)))
-
-
 class Sink(SparkSink):
     """The sink; it notes the CPU time of its process from its opening to the last commit."""
 
@@ -134,7 +124,7 @@ def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
     """The child's part of a variant."""
     place, reader, parser, collects = VARIANTS[variant]
     kind: Callable[..., Any] = FileSpout if reader == "files" else HdfsLines
-    more = {"format": "jsonl", "fields": ["word", "count", "at"]} if parser == "spout" else {}
+    more = {"format": "jsonl", "schema": SCHEMA} if parser == "spout" else {}
     conf = {
         "topology.workers": 1,
         "topology.max.spout.pending": PENDING,
@@ -142,8 +132,9 @@ def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
     }
     builder = TopologyBuilder("rows", conf)
     builder.set_spout("lines", kind(path, follow=False, **more))
-    builder.set_bolt("parse", Times() if more else Parse()).shuffle_grouping("lines")
-    builder.set_bolt("store", Sink(folder, collects)).shuffle_grouping("parse")
+    if not more:
+        builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
+    builder.set_bolt("store", Sink(folder, collects)).shuffle_grouping("lines" if more else "parse")
     made = LocalCluster() if place == "threads" else LocalCluster(processes=True, supervisors=1, slots=1)
     with made as cluster:
         cluster.submit(builder.build())

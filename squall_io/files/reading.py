@@ -29,7 +29,7 @@ from squall_io.files.tails import (
 from squall_io.lines import cutting
 from squall_io.lines.cutting import FOREIGN, PACKED, Damaged, Line, ShortFile, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
-from squall_io.lines.texts import TextReader
+from squall_io.lines.formats import reader_of
 from topology_api import SquallError
 from topology_api.wording import typed
 
@@ -66,7 +66,7 @@ class FileTask:
         self._follow = spout.follow
         self._poll_interval = spout.poll_interval
         self._context = context
-        self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
+        self._texts = reader_of(spout)
         self._known: dict[FileId, KnownFile] = {}
         #: The generation of each owned path that is being read.
         self._tails: dict[str, FileTail] = {}

@@ -25,7 +25,7 @@ import msgspec
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
-from squall_io.lines.polling import poll_problems
+from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.spark.spouts import positions
 from squall_io.spark.spouts.positions import (
     EmittedSoFar,
@@ -146,11 +146,15 @@ class ReadingSpout(RewindableSpout):
         return found
 
     def next_tuple(self) -> float | None:
-        """Emit the next line or row."""
-        wait = self._task.next(self.emit)
-        if self._task.finished:
-            self.finish()
-        return wait
+        """Emit the next lines or rows."""
+        task, emit = self._task, self.emit
+        for _ in range(AT_ONCE):
+            wait = task.next(emit)
+            if task.finished:
+                self.finish()
+            if wait is not None or task.finished:
+                return wait
+        return None
 
     def ack(self, message_id: object) -> None:
         """Settle an item."""
