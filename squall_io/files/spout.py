@@ -98,14 +98,10 @@ class FileSpout(RewindableSpout):
 
     def next_tuple(self) -> float | None:
         """Emit the next lines."""
-        task, emit = self._task, self.emit
-        for _ in range(AT_ONCE):
-            wait = task.next(emit)
-            if task.finished:
-                self.finish()
-            if wait is not None or task.finished:
-                return wait
-        return None
+        wait = self._task.next(self.emit, AT_ONCE)
+        if self._task.finished:
+            self.finish()
+        return wait
 
     def position(self) -> dict[str, list[int]]:
         """Return for each path the inode of its file, and the byte after the last line that was emitted."""
