@@ -4,7 +4,8 @@ A file has objects with a word, a number and a time. The loop reads lines, makes
 100,000 rows. Squall reads the same lines with `FileSpout` or `HdfsLines`, 200,000 trees pending, and commits batches of
 100,000 with `SparkSink`, all in one process: in this one (`LocalCluster()`), or in a worker process. A bolt parses the lines,
 or, with "parsed by the spout", the spout (`format="jsonl"`), where Squall has that. What is counted is the CPU time of that
-process from the opened sink to the last commit. "no collector" is the same with `gc.disable()`.
+process from the opened sink to the last commit, and how much of it the garbage collector took. "no collector" is the same with
+`gc.disable()`.
 
     python -m benchmarks spark_rows [--rows 600000] [--rounds 2] [--only in-process ...]
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.child import answer, ask, machine, spread
+from benchmarks.collector import Collections
 from benchmarks.notes import find, leave
 from local_cluster import LocalCluster
 from squall_io.files import FileSpout
@@ -57,16 +59,6 @@ class Parse(Bolt):
         self.emit((value["word"], value["count"], datetime.fromisoformat(value["at"])))
 
 
-class Times(Bolt):
-    """Makes the time from its text."""
-
-    outputs = Fields("word", "count", "at")
-
-    def execute(self, tup: Tuple) -> None:
-        word, count, at = tup.values
-        self.emit((word, count, datetime.fromisoformat(at)))
-
-
 class Sink(SparkSink):
     """The sink; it notes the CPU time of its process from its opening to the last commit."""
 
@@ -79,15 +71,19 @@ class Sink(SparkSink):
         super().prepare(context)
         if not self.collects:
             gc.disable()
+        self.collections = Collections()
+        gc.callbacks.append(self.collections)
+        self.collecting = 0.0
         self.began = self.until = time.process_time()
 
     def execute_batch(self, tups: Any) -> None:
         super().execute_batch(tups)
         self.until = time.process_time()
+        self.collecting = self.collections.seconds
 
     def cleanup(self) -> None:
         super().cleanup()
-        leave(self.folder, "sink", 0, cpu=self.until - self.began)
+        leave(self.folder, "sink", 0, cpu=self.until - self.began, collecting=self.collecting)
 
 
 def write_lines(path: Path, count: int) -> None:
@@ -134,7 +130,7 @@ def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
     """The child's part of a variant."""
     place, reader, parser, collects = VARIANTS[variant]
     kind: Callable[..., Any] = FileSpout if reader == "files" else HdfsLines
-    more = {"format": "jsonl", "fields": ["word", "count", "at"]} if parser == "spout" else {}
+    more = {"format": "jsonl", "schema": SCHEMA} if parser == "spout" else {}
     conf = {
         "topology.workers": 1,
         "topology.max.spout.pending": PENDING,
@@ -142,8 +138,9 @@ def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
     }
     builder = TopologyBuilder("rows", conf)
     builder.set_spout("lines", kind(path, follow=False, **more))
-    builder.set_bolt("parse", Times() if more else Parse()).shuffle_grouping("lines")
-    builder.set_bolt("store", Sink(folder, collects)).shuffle_grouping("parse")
+    if not more:
+        builder.set_bolt("parse", Parse()).shuffle_grouping("lines")
+    builder.set_bolt("store", Sink(folder, collects)).shuffle_grouping("lines" if more else "parse")
     made = LocalCluster() if place == "threads" else LocalCluster(processes=True, supervisors=1, slots=1)
     with made as cluster:
         cluster.submit(builder.build())
@@ -151,7 +148,7 @@ def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
         status = cluster.status("rows").components
     assert (status["lines"].acked, status["lines"].failed) == (rows, 0), status["lines"]
     (note,) = find(folder, "sink")
-    answer({"cpu": note["cpu"]})
+    answer({"cpu": note["cpu"], "collecting": note["collecting"]})
 
 
 def main() -> None:
@@ -173,6 +170,7 @@ def main() -> None:
     known = "format" in inspect.signature(FileSpout).parameters
     variants = [name for name in given.only or VARIANTS if known or VARIANTS[name][2] == "bolt"]
     found: dict[str, list[float]] = {name: [] for name in [LOOP, *variants]}
+    shares: dict[str, list[float]] = {name: [] for name in found}
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as base:
         path = Path(base, "lines", "rows.jsonl")
         path.parent.mkdir()
@@ -182,9 +180,9 @@ def main() -> None:
                 with tempfile.TemporaryDirectory(prefix="run-", dir=base) as folder:
                     run = ask(__name__, "--rows", given.rows, "--run", name, folder, path)
                 micros.append(run["cpu"] / given.rows * 1e6)
+                shares[name].append(run.get("collecting", 0.0) / run["cpu"])
     loop = statistics.median(found[LOOP])
     for name, micros in found.items():
-        print(
-            f"{name:>44}: {spread(micros, '.2f')} us CPU a row, {statistics.median(micros) / loop:.2f} of the loop"
-        )
+        beside = f"{statistics.median(micros) / loop:.2f} of the loop, {spread(shares[name], '.1%')} of it collecting"
+        print(f"{name:>44}: {spread(micros, '.2f')} us CPU a row, {beside}")
     return None

@@ -20,6 +20,7 @@ Must not know: clusters.
 from __future__ import annotations
 
 import gc
+import sys
 from threading import Lock
 from typing import Final
 
@@ -34,6 +35,9 @@ GARBAGE_IN: Final = 4
 GARBAGE_IN_ALL: Final = 100
 #: New objects may wait for a collection of the middle generation until they are one of this number of all.
 WAITING_IN: Final = 4
+#: How many blocks of memory there are for each object that the collector visits (measured). `gc.get_objects` would count them;
+#: but while its list is alive, a tuple that another thread is making has two references, and Python raises SystemError there.
+BLOCKS_OF_AN_OBJECT: Final = 4
 
 
 def relaxed(before: Thresholds, alive: int) -> Thresholds:
@@ -103,8 +107,7 @@ class CollectorPace:
             old, new = before[generation], self._seen[generation]
             if times := new["collections"] - old["collections"]:
                 freed = (new["collected"] - old["collected"]) // times
-                # The old generation has all survivors.
-                alive = len(gc.get_objects(2)) if generation == 2 else 0
+                alive = sys.getallocatedblocks() // BLOCKS_OF_AN_OBJECT if generation == 2 else 0
                 self._set(adapted(self._now, self._before, generation, freed, alive))
 
     def _is_ours(self) -> bool:

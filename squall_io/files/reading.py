@@ -29,7 +29,7 @@ from squall_io.files.tails import (
 from squall_io.lines import cutting
 from squall_io.lines.cutting import FOREIGN, PACKED, Damaged, Line, ShortFile, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
-from squall_io.lines.texts import TextReader
+from squall_io.lines.formats import reader_of
 from topology_api import SquallError
 from topology_api.wording import typed
 
@@ -66,7 +66,7 @@ class FileTask:
         self._follow = spout.follow
         self._poll_interval = spout.poll_interval
         self._context = context
-        self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
+        self._texts = reader_of(spout)
         self._known: dict[FileId, KnownFile] = {}
         #: The generation of each owned path that is being read.
         self._tails: dict[str, FileTail] = {}
@@ -103,21 +103,22 @@ class FileTask:
                 " unpack it, or give a pattern that leaves it out"
             )
 
-    def next(self, emit: Emit) -> float | None:
-        """Emit the next line; return the seconds until the next call (None: call again soon). Raises the errors of files that
+    def next(self, emit: Emit, most: int = 1) -> float | None:
+        """Emit the next lines; return the seconds until the next call (None: call again soon). Raises the errors of files that
         cannot be read.
         """
-        line = self._next_line()
-        if line is None:
-            return self._find_more()
-        tail = self._tail
-        assert tail is not None
-        tail.offset = line[1]
-        values = self._texts.values(line, tail.path)
-        if isinstance(values, str):
-            self._leave_out(tail, line[0], values)
-            return 0.0
-        emit(values, message_id=(tail.path, tail.id.inode, line[0]))
+        for _ in range(most):
+            line = self._next_line()
+            if line is None:
+                return self._find_more()
+            tail = self._tail
+            assert tail is not None
+            tail.offset = line[1]
+            values = self._texts.values(line, tail.path)
+            if isinstance(values, str):
+                self._leave_out(tail, line[0], values)
+                return 0.0
+            emit(values, message_id=(tail.path, tail.id.inode, line[0]))
         return None
 
     def position(self) -> dict[str, list[int]]:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from squall_io.files.finding import path_problems
 from squall_io.files.reading import POLL_SECONDS, FileTask
-from squall_io.lines.polling import poll_problems
-from squall_io.lines.texts import text_problems
+from squall_io.lines.formats import fields_of, line_problems
+from squall_io.lines.polling import AT_ONCE, poll_problems
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.wording import typed
 
@@ -35,6 +35,10 @@ class FileSpout(RewindableSpout):
         the one that has its path now; a truncated file is read from its beginning. False reads the existing files, and ends.
         Without follow, files that end with .gz and .bz2 are unpacked; with follow they are not read.
     poll_interval: with follow, the seconds between two looks for new lines and files, at least 0.2; None: 1.
+    format: "lines", or "jsonl": each line is an object of JSON, and a tuple has its members that are columns of `schema`.
+    schema: for "jsonl", Spark's DDL text, `"word string, count bigint NOT NULL, at timestamp"`. A value has the type of its
+        column, as sinks take it: times and dates are text in ISO 8601, bytes are base64. A missing member is None. A line that
+        does not fit is left out.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
     encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
         and counted (`lines left out`), and the first such line of each file is reported.
@@ -43,6 +47,8 @@ class FileSpout(RewindableSpout):
 
     threaded = True  # reading blocks
     poll_interval = POLL_SECONDS
+    format = "lines"
+    schema: str | None = None
     _task: FileTask
 
     def __init__(
@@ -51,6 +57,8 @@ class FileSpout(RewindableSpout):
         *,
         follow: bool = True,
         poll_interval: float | None = None,
+        format: str = "lines",
+        schema: str | None = None,
         fields: Sequence[str] = ("line",),
         encoding: str = "utf-8",
         errors: str = "strict",
@@ -59,7 +67,7 @@ class FileSpout(RewindableSpout):
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
             *path_problems(path, follow),
-            *text_problems(names, encoding, errors),
+            *line_problems(format, schema, names, encoding, errors),
             *poll_problems(poll_interval),
         ]
         if not isinstance(follow, bool):
@@ -76,6 +84,9 @@ class FileSpout(RewindableSpout):
             self.poll_interval = float(poll_interval)
         self.fields = names
         self.outputs = Fields(*names)
+        if schema is not None:
+            self.format, self.schema = format, schema
+            self.outputs = Fields(*fields_of(schema))
         self.encoding = encoding
         self.errors = errors
         self.replay = replay
@@ -86,8 +97,8 @@ class FileSpout(RewindableSpout):
         self._task.start()
 
     def next_tuple(self) -> float | None:
-        """Emit the next line."""
-        wait = self._task.next(self.emit)
+        """Emit the next lines."""
+        wait = self._task.next(self.emit, AT_ONCE)
         if self._task.finished:
             self.finish()
         return wait

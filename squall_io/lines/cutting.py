@@ -98,26 +98,32 @@ class LineCutter:
 
     def feed(self, data: bytes) -> Iterator[Line]:
         """Yield the lines that end in a slice; read them all before the next call."""
-        kept = self._kept
-        begin = 0
-        while (found := data.find(b"\n", begin)) >= 0:
-            place, length = self.place, self.fed - self.place
-            after = self.place = self.fed = self.fed + found + 1 - begin
-            if length:
-                kept.append(data[begin:found])
-                length += found - begin
-                line = b"".join(kept) if length <= LONGEST else None
-                kept.clear()
+        pieces = data.split(b"\n")  # a fifth of the time of `find` for each line
+        rest = pieces.pop()
+        returns = b"\r" in data
+        first = self.fed > self.place  # the first piece continues the unfinished line
+        for piece in pieces:
+            place = self.place
+            after = self.place = self.fed = self.fed + len(piece) + 1
+            if first:
+                first = False
+                self._kept.append(piece)
+                yield place, after, self._joined(after - 1 - place)
+            elif len(piece) > LONGEST:
+                yield place, after, None
             else:
-                line = data[begin:found] if found - begin <= LONGEST else None
-            begin = found + 1
-            yield place, after, line[:-1] if line is not None and line.endswith(b"\r") else line
-        if begin < len(data):
-            self.fed += len(data) - begin
-            if self.fed - self.place <= LONGEST:
-                kept.append(data[begin:])
-            else:
-                kept.clear()
+                yield place, after, piece[:-1] if returns and piece.endswith(b"\r") else piece
+        self.fed += len(rest)
+        if rest and self.fed - self.place <= LONGEST:
+            self._kept.append(rest)
+        elif rest:
+            self._kept.clear()
+
+    def _joined(self, length: int) -> bytes | None:
+        """Return the unfinished line, of which nothing is kept any more; None if it is too long."""
+        line = b"".join(self._kept) if length <= LONGEST else None
+        self._kept.clear()
+        return line[:-1] if line is not None and line.endswith(b"\r") else line
 
     def end(self) -> Line | None:
         """Return the last line, which has no end; None if there is none. The file has no further bytes."""

@@ -1,4 +1,4 @@
-"""How often a spout that follows its input looks for more.
+"""How often a spout that follows its input looks for more, and how many lines it emits at once.
 
 Must not know: file systems, spouts.
 """
@@ -12,6 +12,8 @@ from topology_api.wording import typed
 
 #: The least seconds between two looks: each look lists files.
 LEAST_SECONDS: Final = 0.2
+#: The most emissions of a call of `next_tuple`. A call of a threaded spout costs as much as three emissions.
+AT_ONCE: Final = 64
 #: The most, a day.
 MOST_SECONDS: Final = 86_400.0
 

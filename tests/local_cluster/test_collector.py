@@ -254,6 +254,19 @@ THRESHOLDS = st.tuples(st.integers(1, 100_000), st.integers(0, 100), st.integers
 COUNTS = st.integers(0, 10**7)
 
 
+def test_no_list_of_all_objects_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there is one, `tuple(iterator)` of another thread raises SystemError: the list refers to the unfinished tuple."""
+    monkeypatch.setattr(gc, "get_objects", lambda *generation: pytest.fail("it refers to unfinished tuples"))
+    PACE.begin()
+    try:
+        gc.collect()
+        gc.collect()  # the first may have found garbage
+        PACE.adapt()
+        assert gc.get_threshold()[0] == MOST[0]
+    finally:
+        PACE.end()
+
+
 @given(THRESHOLDS, st.lists(st.tuples(st.integers(0, 2), COUNTS, COUNTS)))
 def test_thresholds_stay_between_those_before_and_the_relaxed_ones(
     before: tuple[int, int, int], history: list[tuple[int, int, int]]

@@ -29,6 +29,12 @@ from topology_api.guarantees import guarantees
 REPLAY = Replay(max_attempts=30, first_delay=0.01, max_delay=0.1)
 
 
+@pytest.fixture(autouse=True)
+def one_emission_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a rewind finds units that are half emitted."""
+    monkeypatch.setattr(reading_spout, "AT_ONCE", 1)
+
+
 class SlowLines(HdfsLines):
     """Emits some 30 lines a second."""
 
@@ -99,6 +105,18 @@ def write(folder: Path, numbers: range, lines: int = 40) -> list[str]:
         (folder / f"{number:03}.txt").write_text("".join(f"{line}\n" for line in here))
         written += here
     return written
+
+
+def test_a_call_that_emits_more_than_may_be_pending_holds_up_no_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading_spout, "AT_ONCE", 64)
+    written = write(tmp_path / "text", range(3), 100)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology(HdfsLines(f"{tmp_path}/text", replay=REPLAY)), conf_at(tmp_path))
+        cluster.advance(60)
+        assert cluster.last_status("reader").state == "COMPLETED"
+    assert counted(tmp_path) == dict.fromkeys(written, 1)
 
 
 def positions(tmp_path: Path) -> list[dict[str, Any]]:

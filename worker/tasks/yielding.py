@@ -61,7 +61,7 @@ class YieldingCalls:
             task.execute_many = self.outside(task.execute_many)
         else:
             task.execute = self.outside(task.execute)
-        self.emit = self.guarded(task.emitter.emit)
+        self.emit = self.guarded(task.emitter.emit) if isinstance(task, BoltTask) else self.guarded_spout()
         self.emit_direct = self.guarded(task.emitter.emit_direct)
         task.calls = self
         task.attach(("emit", "emit_direct"), Spout if isinstance(task, SpoutTask) else Bolt, task)
@@ -131,6 +131,25 @@ class YieldingCalls:
                 self.before_emission()
             with lock:
                 emit(*args, **options)
+            if self.quiet:
+                self.wake_loop()
+
+        return run
+
+    def guarded_spout(self) -> Callable[..., None]:
+        """Return what `guarded` returns for a spout's `emit`. A call takes two thirds of the time, since its parameters are
+        named: spouts of files emit each line with one.
+        """
+        emitter, lock, here = self.task.emitter, self.lock, threading.get_ident
+        emit: Callable[..., None] = emitter.emit
+
+        def run(values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+            if emitter.owner != here():
+                emitter.refuse()
+            if self.inside and (self.looks or emitter.emitted >= self.enough):
+                self.before_emission()
+            with lock:
+                emit(values, message_id=message_id, stream=stream)
             if self.quiet:
                 self.wake_loop()
 

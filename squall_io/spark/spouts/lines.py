@@ -19,12 +19,12 @@ from squall.stores.files import OpenStore
 from squall.stores.paths import InvalidPath
 from squall_io.lines.cutting import PACKED, Damaged, Line, ShortFile, lines_of_split, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
-from squall_io.lines.texts import TextReader, text_problems
+from squall_io.lines.formats import fields_of, line_problems, reader_of
 from squall_io.spark.spouts import discovery
 from squall_io.spark.spouts.discovery import FileDiscovery, FoundFile, Split
 from squall_io.spark.spouts.positions import Unit
 from squall_io.spark.spouts.reading_spout import Item, ReadingSpout, Units, path_problems
-from topology_api import Replay
+from topology_api import Fields, Replay
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ class HdfsLines(ReadingSpout):
 
     path: a file, a folder (with everything below it, except names that begin with "_" or "."), or a pattern with "*", "?" and
         "[...]" in its names. Files that end with .gz or .bz2 are unpacked, each by one task.
+    format: "lines", or "jsonl": each line is an object of JSON, and a tuple has its members that are columns of `schema`.
+    schema: for "jsonl", Spark's DDL text, `"word string, count bigint NOT NULL, at timestamp"`. A value has the type of its
+        column, as a `SparkSink` takes it: times and dates are text in ISO 8601, bytes are base64. A missing member is None. A
+        line that does not fit is left out.
     fields: which of "line", "file" and "offset" a tuple has, in this order.
     encoding, errors: how bytes become text, as for `bytes.decode`. With "strict", a line that cannot be decoded is left out
         and counted (`lines left out`), and the first such line of each split is reported.
@@ -62,11 +66,15 @@ class HdfsLines(ReadingSpout):
     """
 
     poll_interval = POLL_SECONDS
+    format = "lines"
+    schema: str | None = None
 
     def __init__(
         self,
         path: str,
         *,
+        format: str = "lines",
+        schema: str | None = None,
         fields: Sequence[str] = ("line",),
         encoding: str = "utf-8",
         errors: str = "strict",
@@ -80,10 +88,13 @@ class HdfsLines(ReadingSpout):
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
             *_path_problems(path, positions),
-            *text_problems(names, encoding, errors),
+            *line_problems(format, schema, names, encoding, errors),
             *_split_problems(split_bytes),
         ]
         super().__init__(names, follow, poll_interval, positions, replay, conf, problems)
+        if schema is not None:
+            self.format, self.schema = format, schema
+            self.outputs = Fields(*fields_of(schema))
         self.path = path
         self.encoding = encoding
         self.errors = errors
@@ -104,7 +115,7 @@ class SplitUnits(Units):
     def __init__(self, spout: HdfsLines) -> None:
         self._spout = spout
         self._source = discovery.source_of(spout.path)
-        self._texts = TextReader(spout.fields, spout.encoding, spout.errors)
+        self._texts = reader_of(spout)
         self._splits: list[Split] = []
         #: Splits for which a line that was left out has been reported.
         self._reported: set[Unit] = set()

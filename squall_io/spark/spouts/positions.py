@@ -197,12 +197,15 @@ class Positions:
         opened = self.open[unit] = OpenUnit(unit, self._known.pop(unit, 0))
         return opened
 
-    def settle(self, unit: Unit, position: int) -> None:
-        """Record that an item is settled."""
-        if (opened := self.open.get(unit)) is not None:
-            opened.settle(position)
-            self.changed = True
+    def settle(self, unit: Unit, position: int) -> bool:
+        """Record that an item is settled; return whether its unit is not open any more."""
+        if (opened := self.open.get(unit)) is None:
+            return True
+        opened.settle(position)
+        self.changed = True
+        if opened.exhausted:
             self._close(opened)
+        return opened.exhausted and unit not in self.open
 
     def exhausted(self, opened: OpenUnit) -> None:
         """Record that the unit has no further items."""

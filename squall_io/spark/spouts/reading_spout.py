@@ -19,13 +19,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
-from squall_io.lines.polling import poll_problems
+from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.spark.spouts import positions
 from squall_io.spark.spouts.positions import (
     EmittedSoFar,
@@ -146,8 +146,8 @@ class ReadingSpout(RewindableSpout):
         return found
 
     def next_tuple(self) -> float | None:
-        """Emit the next line or row."""
-        wait = self._task.next(self.emit)
+        """Emit the next lines or rows."""
+        wait = self._task.next(self.emit, AT_ONCE)
         if self._task.finished:
             self.finish()
         return wait
@@ -315,49 +315,53 @@ class ReadingTask:
         self._save_at = context.now() + SAVE_SECONDS
         context.log.info("reads %s; pieces left to this task: %d", units.reads, len(self._left))
 
-    def next(self, emit: Emit) -> float | None:
-        """Emit the next item; return the seconds until the next call (None: call again soon). Raises the errors of units that
+    def next(self, emit: Emit, most: int = 1) -> float | None:
+        """Emit the next items; return the seconds until the next call (None: call again soon). Raises the errors of units that
         cannot be read.
         """
-        try:
-            self._save_if_due()
-            item = next(self._items, None)
-            while item is None:
-                if not self._turn():
-                    return self._find_more()
+        self._save_if_due()
+        for _ in range(most):
+            try:
                 item = next(self._items, None)
-        except FilesUnavailable as error:
-            return self._wait_for_store(error)
-        except Exception:
-            self._put_aside()
-            raise
-        if self._wait:
-            self._wait = 0.0
-            self._context.log.info("continues reading")
-        assert self._current is not None
-        position, after, values = item
-        if isinstance(values, SquallError):
-            self._current.next = after
-            raise values
-        if self._begin is None:
-            self._current.taken(position, after)
-        else:
-            self._current.next = after
-        emit(values, message_id=(self._name, position))
+                while item is None:
+                    if not self._turn():
+                        return self._find_more()
+                    item = next(self._items, None)
+            except FilesUnavailable as error:
+                return self._wait_for_store(error)
+            except Exception:
+                self._put_aside()
+                raise
+            if self._wait:
+                self._wait = 0.0
+                self._context.log.info("continues reading")
+            current = self._current
+            assert current is not None
+            position, after, values = item
+            if isinstance(values, SquallError):
+                current.next = after
+                raise values
+            if self._begin is None:
+                current.taken(position, after)
+            else:
+                current.next = after
+            emit(values, message_id=(self._name, position))
         return None
 
     def settle(self, message_id: object) -> None:
         """Record that the tree of an item is done, or failed for good."""
         if self._begin is not None:
             return
-        name, position = cast("tuple[object, int]", message_id)
-        if (unit := self._named.get(name)) is not None:
-            self._positions.settle(unit, position)
+        place: tuple[object, int] = message_id  # type: ignore[assignment]
+        name, position = place
+        if (unit := self._named.get(name)) is None:
+            return
+        if self._positions.settle(unit, position):
             self._close_if_done(unit, name)
             if self.finished and not self._named:
                 self.save()
-            else:
-                self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
+                return
+        self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
 
     def save(self) -> None:
         """Store how far the task has read, if that has changed. Reading continues while the store is unavailable."""
