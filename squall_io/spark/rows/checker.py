@@ -74,17 +74,22 @@ class RowChecker:
             }
             positions = [position for position in positions if position not in found]
             rows = [rows[position] for position in positions]
-        by_column: list[Sequence[object]] = [list(map(itemgetter(place), rows)) for place in range(width)]
-        bad: dict[int, list[str]] = {}
-        for place, column in enumerate(self._columns):
-            fitting = column.all_fit(by_column[place])
-            by_column[place] = column.one_by_one(by_column[place], bad) if fitting is None else fitting
-        if bad:
-            good = [place for place in range(len(rows)) if place not in bad]
-            by_column = [[values[place] for place in good] for values in by_column]
-            found.update((positions[place], problems) for place, problems in bad.items())
-        columns = Columns(len(rows) - len(bad), tuple(by_column))
+        columns, bad = self.split_columns([list(map(itemgetter(place), rows)) for place in range(width)], len(rows))
+        found.update((positions[place], problems) for place, problems in bad.items())
         return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
+
+    def split_columns(
+        self, by_column: list[Sequence[object]], rows: int
+    ) -> tuple[Columns, dict[int, list[str]]]:
+        """Return those of `rows` rows that fit, and the problems of each other row, by position."""
+        bad: dict[int, list[str]] = {}
+        for place, (column, values) in enumerate(zip(self._columns, by_column)):
+            fitting = column.all_fit(values)
+            by_column[place] = column.one_by_one(values, bad) if fitting is None else fitting
+        if bad:
+            good = [place for place in range(rows) if place not in bad]
+            by_column = [[values[place] for place in good] for values in by_column]
+        return Columns(rows - len(bad), tuple(by_column)), bad
 
     def problem_of(self, row: Sequence[object]) -> str | None:
         """Return the problem of a row; None if it fits. For many rows at once, `split` is faster."""
