@@ -48,6 +48,9 @@ class Readings(Spout):
 
     outputs = Fields("sensor", "degrees")
 
+    def next_tuple(self) -> None:
+        raise AssertionError("a replay runs no spout")
+
 
 class Hottest(Bolt):
     """`keep` as a bolt."""

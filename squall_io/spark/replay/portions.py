@@ -19,6 +19,7 @@ from squall_io.spark.rows.arrow import plain_rows, plain_values
 from topology_api import GroupingError
 from worker.routing.outbox import Outbox
 from worker.routing.router import FieldsRoute, Route, ShuffleRoute, StreamOutput
+from worker.routing.text_hash import choices_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -81,12 +82,17 @@ class Portion:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        place_of = {id(box): place for place, box in enumerate(route.every)}
+        if route.only >= 0 and (texts := texts_of(self.batch.column(route.only))) is not None:
+            chosen = as_array(choices_of(*texts, len(route.boxes)))
+            if len(route.every) == len(route.boxes):
+                return chosen
+            return pc.take(as_array(array("i", [place_of[id(box)] for box in route.boxes])), chosen)
         try:
             codes, keys = self.distinct(route.positions)
         except pa.ArrowNotImplementedError:  # nested values
             return None
         row: list[Any] = [None] * (self.batch.num_columns - 1)
-        place_of = {id(box): place for place, box in enumerate(route.every)}
         places = array("i")
         for key in keys:
             for position, value in zip(route.positions, key):
@@ -133,6 +139,19 @@ def key_of(code: int, found: Sequence[Sequence[Any]]) -> Row:
         code, place = divmod(code, len(values))
         key.append(values[place])
     return tuple(reversed(key))
+
+
+def texts_of(column: pa.Array) -> tuple[memoryview, memoryview] | None:
+    """Return the bytes of a column of texts, and where each text begins and the last one ends; None for any other column."""
+    import pyarrow as pa
+
+    if column.type != pa.string() or column.null_count:
+        return None
+    _, offsets, data = column.buffers()
+    if data is None:  # all texts are empty
+        data = b""
+    places = memoryview(offsets).cast("B").cast("i")
+    return memoryview(data).cast("B"), places[column.offset : column.offset + len(column) + 1]
 
 
 def as_array(places: array[int]) -> pa.Array:
@@ -183,7 +202,7 @@ def blobs_of(batch: pa.RecordBatch) -> Iterator[Buffer]:
 
 def is_portion(blob: Buffer) -> bool:
     """Return whether a blob is a part of a portion; if not, it is a pickle."""
-    return blob[:4] == _BEGINNING
+    return bytes(blob[:4]) == _BEGINNING
 
 
 def decode_portion(blob: Buffer) -> Tuples:
