@@ -8,13 +8,12 @@ Must not know: credit, links, user code.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from squall.transport.credit import FrameLimit
 from squall.transport.frames import NO_MORE, Batch, More
-from squall.transport.id_columns import Ids, as_ids
-from squall.transport.row_columns import as_rows, new_rows
+from squall.transport.id_columns import Ids
+from squall.transport.row_columns import new_rows
 from topology_api.tuples import Source
 
 #: The columns of an empty outbox; never written to.
@@ -101,12 +100,6 @@ class Outbox:
         batch.cycle = self.cycle
         batch.limit = self.limit
         return batch
-
-    def fill(self, rows: list[tuple[Any, ...]], roots: Sequence[int], more: More) -> None:
-        """Fill the outbox with tuples of these trees, without edges: no tracker gets acks for these tuples."""
-        self.rows, self.more = as_rows(rows), more
-        self.roots = as_ids(roots)
-        self.edges = Ids([0] * len(rows))
 
     def waiting_roots(self) -> set[int]:
         """Return the trees whose tuples wait here."""
