@@ -107,7 +107,7 @@ def as_spark_gives(lines: list[str]) -> list[Any]:
     import pyarrow as pa
 
     table = pa.table({"field0": lines, "partition": pa.array([0] * len(lines), "int32")})
-    return table.to_batches(max_chunksize=10_000)
+    return list(table.to_batches(max_chunksize=10_000))
 
 
 def parts(lines: list[str]) -> dict[str, float]:

@@ -177,7 +177,9 @@ def compare(spark: SparkSession, folder: str, shape: str, given: argparse.Namesp
         print(f"  replay {ours}; mapInArrow {theirs}; load {os.getloadavg()[0]:.1f}", flush=True)
     for name, each in (("replay", 0), ("mapInArrow", 1)):
         micros = median(pair[each].cpu for pair in pairs) / given.rows * 1e6
-        print(f"  {name}: {spread([given.rows / pair[each].seconds for pair in pairs])} rows/s, {micros:.2f} us CPU a row")
+        print(
+            f"  {name}: {spread([given.rows / pair[each].seconds for pair in pairs])} rows/s, {micros:.2f} us CPU a row"
+        )
     by_time = [theirs.seconds / ours.seconds for ours, theirs in pairs]
     by_cpu = [theirs.cpu / ours.cpu for ours, theirs in pairs]
     print(f"  of mapInArrow: {spread(by_time, '.2f')} by time, {spread(by_cpu, '.2f')} by CPU", flush=True)

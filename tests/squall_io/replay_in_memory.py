@@ -6,6 +6,7 @@ it.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ from typing import Any
 
 from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
+from squall_io.spark.replay.portions import Portion
 from squall_io.spark.replay.records import (
     BEGIN,
     ERRORS,
@@ -28,7 +30,6 @@ from squall_io.spark.replay.records import (
     arrived,
     decode_note,
 )
-from squall_io.spark.replay.portions import Portion
 from squall_io.spark.replay.sources import Rows, route_rows
 from squall_io.spark.replay.tasks import run_tasks
 from squall_io.spark.rows.schema import parse_schema
@@ -55,7 +56,8 @@ class PickledRows:
 
     def chosen(self, positions: Sequence[int]) -> Iterator[Buffer]:
         some = [self.all[at] for at in positions]
-        tuples = Tuples(records.columns_of(some), len(some), [self.first + at for at in positions], {})
+        roots = array("q", [self.first + at for at in positions]).tobytes()
+        tuples = Tuples([list(column) for column in zip(*some)], len(some), roots, {})
         return records.encode_all(tuples, lambda refused: None)
 
     def spread(self, output: StreamOutput) -> None:

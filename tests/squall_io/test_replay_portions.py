@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from squall_io.spark.replay.portions import Portion, decode_portion, is_portion, portions_of
-from squall_io.spark.replay.records import Buffer, Tuples, columns_of, encode
+from squall_io.spark.replay.records import Buffer, Tuples, encode
 from topology_api.tuples import Source
 from worker.routing.outbox import Outbox
 from worker.routing.router import Reader, StreamOutput, add_route
@@ -60,13 +60,18 @@ def output_of(routes: Iterable[tuple[str, tuple[str, ...]]], tasks: int, groups:
     return output
 
 
+def roots_of(tuples: Tuples) -> list[int]:
+    """The roots of all tuples."""
+    return [root for at in range(tuples.count) for root in tuples.trees(at)]
+
+
 def received(sent: Iterable[tuple[Outbox, Buffer]]) -> dict[int, list[tuple[Any, ...]]]:
     """The rows of each task, and their roots."""
     found: dict[int, list[tuple[Any, ...]]] = defaultdict(list)
     for box, blob in sent:
         assert is_portion(blob) and is_portion(memoryview(blob).cast("b"))
         tuples = decode_portion(blob)
-        found[box.target] += [(*map(repr, tuples.row(at)), tuples.roots[at]) for at in range(tuples.count)]
+        found[box.target] += [(*map(repr, tuples.row(at)), *tuples.trees(at)) for at in range(tuples.count)]
     return found
 
 
@@ -104,9 +109,9 @@ def test_columns_go_where_each_of_their_rows_goes(
                 expected[box.target].append((*map(repr, row), first + at))
         sent = portion.spread(output)
         if sent is None:
-            assert any(
-                "list<item: int64>" in (one, other) and kind == "fields" for kind, _ in routes
-            ), "only nested keys are looked at one by one"
+            assert any("list<item: int64>" in (one, other) and kind == "fields" for kind, _ in routes), (
+                "only nested keys are looked at one by one"
+            )
             return
         assert received(sent) == expected
 
@@ -120,7 +125,7 @@ def test_chosen_rows_keep_their_roots() -> None:
     portion = Portion([pa.array(["x", "y", "z"]), pa.array([1, 2, 3])], 3, 50)
     (blob,) = portion.chosen([0, 2])
     tuples = decode_portion(blob)
-    assert ([tuples.row(0), tuples.row(1)], list(tuples.roots)) == ([("x", 1), ("z", 3)], [50, 52])
+    assert (tuples.row(0), tuples.row(1), *tuples.trees(0), *tuples.trees(1)) == (("x", 1), ("z", 3), 50, 52)
 
 
 @settings(max_examples=50, deadline=None)
@@ -135,7 +140,7 @@ def test_batches_become_portions_of_some_size_and_no_row_is_lost(sizes: list[int
     assert [row for portion in portions for row in portion.rows()] == [(n,) for n in range(start)]
     assert all(len(portion) >= least for portion in portions[:-1])
     blobs = [blob for portion in portions for blob in portion.chosen(range(len(portion)))]
-    assert [root for blob in blobs for root in decode_portion(blob).roots] == list(range(11, 11 + start))
+    assert [root for blob in blobs for root in roots_of(decode_portion(blob))] == list(range(11, 11 + start))
 
 
 def test_rows_without_fields_travel_too() -> None:
@@ -143,7 +148,7 @@ def test_rows_without_fields_travel_too() -> None:
     (blob,) = portion.chosen([0, 1, 2])
     assert portion.rows() == [(), (), ()]
     tuples = decode_portion(blob)
-    assert (tuples.count, tuples.row(2), list(tuples.roots)) == (3, (), [1, 2, 3])
+    assert (tuples.count, tuples.row(2), roots_of(tuples)) == (3, (), [1, 2, 3])
 
 
 def test_large_rows_are_small_blobs() -> None:
@@ -153,4 +158,4 @@ def test_large_rows_are_small_blobs() -> None:
 
 
 def test_a_pickle_is_no_portion() -> None:
-    assert not is_portion(encode(Tuples(columns_of([(1,)]), 1, [1], {})))
+    assert not is_portion(encode(Tuples([[1]], 1, bytes(8), {})))

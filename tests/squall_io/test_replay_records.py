@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -17,7 +18,6 @@ from squall_io.spark.replay.records import (
     Row,
     Tuples,
     Unpicklable,
-    columns_of,
     decode,
     encode,
     encode_all,
@@ -33,7 +33,11 @@ values = st.one_of(
 
 
 def tuples_of(rows: list[Row], roots: list[int], more: More) -> Tuples:
-    return Tuples(columns_of(rows), len(rows), roots, more)
+    return Tuples([list(column) for column in zip(*rows)], len(rows), array("q", roots).tobytes(), more)
+
+
+def roots_of(tuples: Tuples) -> list[int]:
+    return [tuples.trees(at)[0] for at in range(tuples.count)]
 
 
 def rows_of(tuples: Tuples) -> list[Row]:
@@ -46,7 +50,7 @@ def test_tuples_travel_unchanged(width: int, data: st.DataObject) -> None:
     roots = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=len(rows), max_size=len(rows)))
     more: More = {0: ((5, 6), (7, 8))} if rows else {}
     tuples = decode(encode(tuples_of(rows, roots, more)))
-    assert (rows_of(tuples), list(tuples.roots), tuples.more) == (rows, roots, more)
+    assert (rows_of(tuples), roots_of(tuples), tuples.more) == (rows, roots, more)
 
 
 @given(st.integers(1, 4 * MOST_TUPLES))
@@ -59,7 +63,7 @@ def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
     assert not refused
     assert all(part.count <= MOST_TUPLES for part in parts)
     assert [row for part in parts for row in rows_of(part)] == rows
-    assert [root for part in parts for root in part.roots] == [row[0] for row in rows]
+    assert [root for part in parts for root in roots_of(part)] == [row[0] for row in rows]
     found = {part.row(at)[0]: pairs for part in parts for at, pairs in part.more.items()}
     assert found == more
 
@@ -79,7 +83,7 @@ def test_only_the_tuples_that_cannot_be_pickled_are_refused_each_with_its_trees(
     assert [row[0] for part in parts for row in rows_of(part)] == sorted(set(range(21)) - bad)
     trees = [part.trees(at) for part in (*refused, *parts) for at in range(part.count)]
     assert sorted(trees) == [[root, root + 100] if root % 2 == 0 else [root] for root in range(21)]
-    assert [single.roots[0] for single in refused] == sorted(bad)
+    assert [single.trees(0)[0] for single in refused] == sorted(bad)
 
 
 @given(st.integers(0, 127), st.integers(0, 2**20 - 1), st.integers(0, 2**36 - 2))

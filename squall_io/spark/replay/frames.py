@@ -2,8 +2,8 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records of about a thousand tuples each, which it does not look into. All records of a task are in one partition, which may also have records of
-other tasks.
+Spark moves records of about a thousand tuples each, which it does not look into. All records of a task are in one partition,
+which may also have records of other tasks.
 The first record of each task starts the task, so a task without input also runs.
 
 Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
@@ -61,7 +61,9 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
         every = chain([first], batches)
-        yield from to_arrow(route_rows(plan, key, partition, lambda root, least: portions_of(every, root, least)))
+        yield from to_arrow(
+            route_rows(plan, key, partition, lambda root, least: portions_of(every, root, least))
+        )
 
     # Spark finds columns by name once more, so the columns get distinct names that need no quotes.
     columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(plan.fields_of(key))]
@@ -186,7 +188,9 @@ def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
     if not table.schema.equals(arrow_schema(checker.schema)):
         columns, bad = checker.split_columns(list(map(plain_values, table.columns)), table.num_rows)
         if bad:  # every value of the task's types is also valid for the merged types
-            raise ReplayFailed(f"a value does not fit the type that was inferred for it: {'; '.join(bad[min(bad)])}")
+            raise ReplayFailed(
+                f"a value does not fit the type that was inferred for it: {'; '.join(bad[min(bad)])}"
+            )
         table = checker.table(columns)
     yield from table.to_batches()
 

@@ -1,8 +1,8 @@
 """Portions: rows of a source as Arrow's columns, which go to the tasks of its readers without becoming Python's values.
 
-A portion says which task gets which of its rows, if columns suffice for that: round robin, and keys, of which each distinct one
-is hashed once. It becomes one blob per task and thousand rows, with the root of each row in the last column. A task makes values
-of a blob's columns, the same values that `CommittedRows` emits.
+A portion says which task gets which of its rows, if columns suffice for that: round robin, and keys. (Texts are hashed by the
+compiled core; of other keys each distinct one is hashed once.) Each task gets its rows as blobs, with the root of each row in
+the last column, and makes values of the columns, the same that `CommittedRows` emits.
 Must not know: Spark, plans, records.
 """
 
@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
-from squall.transport.id_columns import from_raw
 from squall_io.spark.replay.records import MOST_BYTES, Buffer, Row, Tuples
 from squall_io.spark.rows.arrow import plain_rows, plain_values
 from topology_api import GroupingError
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 #: How an Arrow stream begins; no pickle begins like this.
 _BEGINNING: Final = b"\xff\xff\xff\xff"
-#: The most tuples of a blob: the fewer blobs, the less each tuple costs, but the more tuples a task takes that has failed too often.
+#: The most tuples of a blob: more cost less each, but a task that has too many errors stops only after a blob.
 _MOST_TUPLES: Final = 2000
 #: The most bytes that wait to become a portion.
 _MOST_WAITING: Final = 16 << 20
@@ -68,7 +67,11 @@ class Portion:
         chosen: list[tuple[Route, Any]] = [*fields]
         chosen += [(route, self.in_turn(route)) for route in output.picked if isinstance(route, ShuffleRoute)]
         parts = chain.from_iterable(self.divided(route, choices) for route, choices in chosen)
-        return ((box, blob) for box, part in chain(((box, self.batch) for box in output.fixed), parts) for blob in blobs_of(part))
+        return (
+            (box, blob)
+            for box, part in chain(((box, self.batch) for box in output.fixed), parts)
+            for blob in blobs_of(part)
+        )
 
     def in_turn(self, route: ShuffleRoute) -> pa.Array:
         """Return the position of each row's outbox."""
@@ -162,7 +165,7 @@ def as_array(places: array[int]) -> pa.Array:
 
 
 def portions_of(batches: Iterable[pa.RecordBatch], first: int, least: int) -> Iterator[Portion]:
-    """Yield rows of a source as portions of `least` rows, or fewer if they are large. The last column of a batch is left out."""
+    """Yield rows of a source, without the last column, as portions of `least` rows, or fewer if the rows are large."""
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -212,5 +215,5 @@ def decode_portion(blob: Buffer) -> Tuples:
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         batch = reader.read_next_batch()
     *columns, roots = batch.columns
-    ids = from_raw(memoryview(roots.buffers()[1])[8 * roots.offset : 8 * (roots.offset + len(roots))])
+    ids = memoryview(roots.buffers()[1])[8 * roots.offset : 8 * (roots.offset + len(roots))]
     return Tuples(list(map(plain_values, columns)), len(roots), ids, {})

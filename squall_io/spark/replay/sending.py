@@ -72,8 +72,7 @@ class Sender:
             if len(box.rows) < least and not everything:
                 left.append(box)
                 continue
-            batch = box.dequeue(len(box.rows))
-            tuples = Tuples(records.columns_of(batch.rows), len(batch.rows), batch.roots, batch.more)
+            tuples = Tuples(*box.pop_all())
             if box.target == records.NO_TASK:
                 self.put_out(box.source, tuples)
             elif box.target in self.plan.running:
@@ -102,7 +101,7 @@ class Sender:
             some = tuples.part(start, min(tuples.count, start + self.least_rows))
             if (checker := self.checker_of(stream, source, some)) is None:  # the job fails
                 return
-            columns, bad = checker.split_columns(list(some.columns), some.count)
+            columns, bad = checker.split_columns(some.columns, some.count)
             for at in sorted(bad):
                 self.refuse(source, some, at, "; ".join(bad[at]))
             start += some.count

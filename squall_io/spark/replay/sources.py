@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey

@@ -20,9 +20,6 @@ from operator import attrgetter
 from random import Random
 from typing import Final
 
-from squall.transport.frames import Batch
-from squall.transport.id_columns import from_raw
-from squall.transport.row_columns import from_columns
 from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan
 from squall_io.spark.replay.portions import decode_portion, is_portion
@@ -34,6 +31,7 @@ from topology_api.tuples import Tuple
 from worker.errors.reports import ErrorReport, describe
 from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.timers import tick_interval
+from worker.routing.outbox import Outbox
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.runners import AsyncThread
@@ -156,10 +154,9 @@ class TaskRun:
         partition = records.sent_by_partition(record.sender)
         tasks = self.plan.tasks_of[key.component]
         sender = record.sender if partition is None else tasks[partition % len(tasks)]
-        source = self.environment.plan.source(key.component, sender, key.stream)
-        rows = from_columns(list(tuples.columns), tuples.count)
-        edges = from_raw(bytes(8 * tuples.count))  # no tracker gets acks for these tuples
-        task.inbox.append(Batch(source, self.target, rows, tuples.roots, edges, tuples.more))
+        box = Outbox(self.environment.plan.source(key.component, sender, key.stream), self.target)
+        box.fill(tuples)
+        task.inbox.append(box.dequeue(tuples.count))
         self.run(task)
 
     # Running.

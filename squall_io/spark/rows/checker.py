@@ -74,14 +74,17 @@ class RowChecker:
             }
             positions = [position for position in positions if position not in found]
             rows = [rows[position] for position in positions]
-        columns, bad = self.split_columns([list(map(itemgetter(place), rows)) for place in range(width)], len(rows))
+        columns, bad = self.split_columns(
+            [list(map(itemgetter(place), rows)) for place in range(width)], len(rows)
+        )
         found.update((positions[place], problems) for place, problems in bad.items())
         return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
 
     def split_columns(
-        self, by_column: list[Sequence[object]], rows: int
+        self, columns: Sequence[Sequence[object]], rows: int
     ) -> tuple[Columns, dict[int, list[str]]]:
         """Return those of `rows` rows that fit, and the problems of each other row, by position."""
+        by_column = list(columns)
         bad: dict[int, list[str]] = {}
         for place, (column, values) in enumerate(zip(self._columns, by_column)):
             fitting = column.all_fit(values)
