@@ -26,8 +26,10 @@ from examples import word_count
 from squall_io.spark.replay import Replayed, replay_topology
 from squall_io.spark.replay.frames import from_blob, to_arrow
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
+from squall_io.spark.replay.portions import portions_of
 from squall_io.spark.replay.records import BEGIN, Record
-from squall_io.spark.replay.tasks import route_rows, run_tasks
+from squall_io.spark.replay.sources import route_rows
+from squall_io.spark.replay.tasks import run_tasks
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.session.sessions import shared_session
@@ -100,14 +102,22 @@ def to_rows(records: list[Record]) -> Iterator[Any]:
             yield from from_blob(blob.as_buffer(), checker)
 
 
+def as_spark_gives(lines: list[str]) -> list[Any]:
+    """Lines as Arrow batches, whose last column is the partition."""
+    import pyarrow as pa
+
+    table = pa.table({"field0": lines, "partition": pa.array([0] * len(lines), "int32")})
+    return list(table.to_batches(max_chunksize=10_000))
+
+
 def parts(lines: list[str]) -> dict[str, float]:
     """CPU seconds of each part of the Python side."""
     plan = plan_replay(topology(), ["lines"], ["count"], 0, 0.0)
     plan = replace(plan, schemas={plan.outputs["count"]: parse_schema(SCHEMA)})
-    rows = [(line,) for line in lines]
+    batches = as_spark_gives(lines)
     found: dict[str, float] = {}
     source, found["source: rows to records"] = timed(
-        lambda: list(route_rows(plan, plan.sources[0], 0, [rows]))
+        lambda: list(route_rows(plan, plan.sources[0], 0, lambda *cut: portions_of(batches, *cut)))
     )
     words, found["split"] = timed(lambda: step(plan, "split", source))
     counted, found["count"] = timed(lambda: step(plan, "count", words))

@@ -6,31 +6,71 @@ it.
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Any
 
+from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, plan_replay
+from squall_io.spark.replay.portions import Portion
 from squall_io.spark.replay.records import (
     BEGIN,
     ERRORS,
     NO_TASK,
     TOTALS,
+    Buffer,
     Checked,
     ErrorNote,
     Record,
     Totals,
+    Tuples,
     arrived,
     decode_note,
 )
-from squall_io.spark.replay.tasks import route_rows, run_tasks
+from squall_io.spark.replay.sources import Rows, route_rows
+from squall_io.spark.replay.tasks import run_tasks
 from squall_io.spark.rows.schema import parse_schema
 from topology_api import Topology
+from worker.routing.router import StreamOutput
 
 Row = tuple[Any, ...]
 #: Rows by partition.
 Partitions = Sequence[Sequence[Row]]
+
+
+class PickledRows:
+    """Rows of a source without Arrow, which not every Python of the tests has: each row is looked at."""
+
+    def __init__(self, rows: Sequence[Row], first: int) -> None:
+        self.all = list(rows)
+        self.first = first
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def rows(self) -> list[Row]:
+        return self.all
+
+    def chosen(self, positions: Sequence[int]) -> Iterator[Buffer]:
+        some = [self.all[at] for at in positions]
+        roots = array("q", [self.first + at for at in positions]).tobytes()
+        tuples = Tuples([list(column) for column in zip(*some)], len(some), roots, {})
+        return records.encode_all(tuples, lambda refused: None)
+
+    def spread(self, output: StreamOutput) -> None:
+        return None
+
+
+def rows_of(rows: Sequence[Row], first: int) -> list[Rows]:
+    """Rows as a source of Spark's gives them, if this Python has Arrow."""
+    if not rows or not find_spec("pyarrow"):
+        return [PickledRows(rows, first)]
+    import pyarrow as pa
+
+    return [Portion([pa.array(column) for column in zip(*rows)], len(rows), first)]
 
 
 @dataclass
@@ -68,7 +108,7 @@ def replay(
     every: list[Record] = []
     for key, partitions in zip(plan.sources, sources.values()):
         for number, rows in enumerate(partitions):
-            every += route_rows(plan, key, number, [list(rows)])
+            every += route_rows(plan, key, number, lambda first, _, rows=rows: rows_of(rows, first))  # type: ignore[misc]
     for step in plan.steps:
         tasks = plan.tasks_of[step]
         own = [record for record in every if record.target in tasks]

@@ -44,7 +44,7 @@ class Word(str):
 
 def ddl(*values: Any) -> str:
     """The type of a column with these values."""
-    return str(schema_of(["x"], kinds_of(["x"], [(value,) for value in values])))
+    return str(schema_of(["x"], kinds_of(["x"], [values])))
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_values_without_one_type_are_a_conflict_that_names_the_field(values: lis
 
 
 def test_types_seen_by_two_tasks_are_merged_by_field() -> None:
-    one = kinds_of(["a", "b"], [(1, None), (2, None)])
-    other = kinds_of(["a", "b"], [(None, "x")])
+    one = kinds_of(["a", "b"], [(1, 2), (None, None)])
+    other = kinds_of(["a", "b"], [(None,), ("x",)])
     assert str(schema_of(["a", "b"], merge_all(["a", "b"], one, other))) == "a bigint, b string"
     with pytest.raises(TypeConflict, match="field 'a'"):
-        merge_all(["a", "b"], one, kinds_of(["a", "b"], [("x", "x")]))
+        merge_all(["a", "b"], one, kinds_of(["a", "b"], [("x",), ("x",)]))
 
 
 # In a replay.

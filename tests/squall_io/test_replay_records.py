@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import FrozenInstanceError
 
 import pytest
@@ -31,13 +32,25 @@ values = st.one_of(
 )
 
 
+def tuples_of(rows: list[Row], roots: list[int], more: More) -> Tuples:
+    return Tuples([list(column) for column in zip(*rows)], len(rows), array("q", roots).tobytes(), more)
+
+
+def roots_of(tuples: Tuples) -> list[int]:
+    return [tuples.trees(at)[0] for at in range(tuples.count)]
+
+
+def rows_of(tuples: Tuples) -> list[Row]:
+    return [tuples.row(at) for at in range(tuples.count)]
+
+
 @given(st.integers(0, 4), st.data())
 def test_tuples_travel_unchanged(width: int, data: st.DataObject) -> None:
     rows = data.draw(st.lists(st.tuples(*[values] * width), max_size=20))
     roots = data.draw(st.lists(st.integers(0, 2**63 - 1), min_size=len(rows), max_size=len(rows)))
     more: More = {0: ((5, 6), (7, 8))} if rows else {}
-    tuples = decode(encode(Tuples(rows, roots, more)))
-    assert (tuples.rows, tuples.roots, tuples.more) == (rows, roots, more)
+    tuples = decode(encode(tuples_of(rows, roots, more)))
+    assert (rows_of(tuples), roots_of(tuples), tuples.more) == (rows, roots, more)
 
 
 @given(st.integers(1, 4 * MOST_TUPLES))
@@ -45,19 +58,19 @@ def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
     rows = [(number,) for number in range(count)]
     more: More = {number: ((number, 1),) for number in range(0, count, 7)}
     refused: list[Tuples] = []
-    tuples = Tuples(rows, [row[0] for row in rows], more)
+    tuples = tuples_of(rows, [row[0] for row in rows], more)
     parts = [decode(blob) for blob in encode_all(tuples, refused.append)]
     assert not refused
-    assert all(len(part.rows) <= MOST_TUPLES for part in parts)
-    assert [row for part in parts for row in part.rows] == rows
-    assert [root for part in parts for root in part.roots] == [row[0] for row in rows]
-    found = {part.rows[at][0]: pairs for part in parts for at, pairs in part.more.items()}
+    assert all(part.count <= MOST_TUPLES for part in parts)
+    assert [row for part in parts for row in rows_of(part)] == rows
+    assert [root for part in parts for root in roots_of(part)] == [row[0] for row in rows]
+    found = {part.row(at)[0]: pairs for part in parts for at, pairs in part.more.items()}
     assert found == more
 
 
 def test_tuples_that_cannot_be_pickled_are_reported() -> None:
     with pytest.raises(Unpicklable, match="generator"):
-        encode(Tuples([((value for value in [1]),)], [0], {}))
+        encode(tuples_of([((value for value in [1]),)], [0], {}))
 
 
 @given(st.sets(st.integers(0, 20)))
@@ -65,12 +78,12 @@ def test_only_the_tuples_that_cannot_be_pickled_are_refused_each_with_its_trees(
     rows: list[Row] = [((value for value in [1]),) if number in bad else (number,) for number in range(21)]
     more: More = {number: ((number + 100, 1),) for number in range(0, 21, 2)}
     refused: list[Tuples] = []
-    blobs = encode_all(Tuples(rows, list(range(21)), more), refused.append)
+    blobs = encode_all(tuples_of(rows, list(range(21)), more), refused.append)
     parts = [decode(blob) for blob in blobs]
-    assert [row[0] for part in parts for row in part.rows] == sorted(set(range(21)) - bad)
-    trees = [part.trees(at) for part in (*refused, *parts) for at in range(len(part.rows))]
+    assert [row[0] for part in parts for row in rows_of(part)] == sorted(set(range(21)) - bad)
+    trees = [part.trees(at) for part in (*refused, *parts) for at in range(part.count)]
     assert sorted(trees) == [[root, root + 100] if root % 2 == 0 else [root] for root in range(21)]
-    assert [single.roots[0] for single in refused] == sorted(bad)
+    assert [single.trees(0)[0] for single in refused] == sorted(bad)
 
 
 @given(st.integers(0, 127), st.integers(0, 2**20 - 1), st.integers(0, 2**36 - 2))

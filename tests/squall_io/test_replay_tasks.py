@@ -13,8 +13,9 @@ import pytest
 from local_cluster.testing import complete_topology
 from squall_io.spark.replay.plan import plan_replay
 from squall_io.spark.replay.records import Checked, arrived
-from squall_io.spark.replay.tasks import TaskRun, route_rows
-from tests.squall_io.replay_in_memory import Replayed, replay
+from squall_io.spark.replay.sources import route_rows
+from squall_io.spark.replay.tasks import TaskRun
+from tests.squall_io.replay_in_memory import Replayed, replay, rows_of
 from tests.squall_io.replay_topologies import (
     Batches,
     ByRemainder,
@@ -373,7 +374,10 @@ def test_a_task_that_is_run_again_gives_the_same_records() -> None:
 def test_large_values_travel_in_small_records() -> None:
     plan = plan_replay(word_count(), ["lines"], ["count"], None, 0.0)
     lines = [(str(number) * 300_000,) for number in range(40)]
-    blobs = [arrived(record) for record in route_rows(plan, plan.sources[0], 0, [lines])]
+    blobs = [
+        arrived(record)
+        for record in route_rows(plan, plan.sources[0], 0, lambda first, _: rows_of(lines, first))
+    ]
     assert max(map(len, blobs)) < 2 << 20
     assert sum(map(len, blobs)) > sum(len(line) for (line,) in lines)
 

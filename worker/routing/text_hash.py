@@ -7,6 +7,7 @@ of 70 ns), so texts are not cached. Must not know: other kinds of keys, tasks.
 
 from __future__ import annotations
 
+from array import array
 from typing import Any, Final
 from zlib import crc32
 
@@ -62,6 +63,27 @@ def text_hash(key: str) -> int:
 def choice_of(key: str, tasks: int) -> int:
     """Return the index of the task that gets a text if there are `tasks` tasks: `key_hash(key) % tasks`."""
     return text_hash(key) % tasks
+
+
+def choices_of(data: Any, offsets: Any, tasks: int) -> array[int]:
+    """Return `choice_of` each text of a column: text `n` is the UTF-8 in `data` from `offsets[n]` up to `offsets[n + 1]`."""
+    count = len(offsets) - 1
+    chosen = array("i", bytes(4 * count))
+    places = chosen
+    for place in range(count):
+        start = offsets[place]
+        stop = offsets[place + 1]
+        size = stop - start
+        if cython.compiled:
+            crc = _ONES
+            for at in range(start, stop):
+                crc = TABLE[(crc ^ data[at]) & 255] ^ crc >> 8
+            crc ^= _ONES
+        else:
+            crc = crc32(data[start:stop])
+        number = size
+        places[place] = mix(crc ^ number << 32 & _MASK ^ _TEXT) % tasks
+    return chosen
 
 
 def spread(keys: list[Any], lists: list[list[Any] | None]) -> int:

@@ -2,8 +2,8 @@
 
     source frame -> records -> (shuffled by target, sorted) -> a component's tasks -> records -> ... -> rows
 
-Spark moves records of about a thousand tuples each. All records of a task are in one partition, which may also have records of
-other tasks.
+Spark moves records of about a thousand tuples each, which it does not look into. All records of a task are in one partition,
+which may also have records of other tasks.
 The first record of each task starts the task, so a task without input also runs.
 
 Until an output is read, its tuples are bytes in Arrow's stream format, which includes the schema. If the caller gave a schema
@@ -24,10 +24,12 @@ from typing import TYPE_CHECKING, Final
 
 from squall_io.spark.replay import records
 from squall_io.spark.replay.plan import ReplayPlan, StreamKey
+from squall_io.spark.replay.portions import portions_of
 from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.replay.records import Buffer, Checked, ErrorNote, Record
-from squall_io.spark.replay.tasks import route_rows, run_tasks
-from squall_io.spark.rows.arrow import arrow_schema, plain_rows
+from squall_io.spark.replay.sources import route_rows
+from squall_io.spark.replay.tasks import run_tasks
+from squall_io.spark.rows.arrow import arrow_schema, plain_values
 from squall_io.spark.rows.checker import RowChecker
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import quoted
@@ -58,9 +60,10 @@ def source_records(frame: DataFrame, plan: ReplayPlan, key: StreamKey) -> DataFr
         if (first := next(batches, None)) is None:
             return
         partition = first.column(first.num_columns - 1)[0].as_py()
-        # The last column is the partition. The values of all other columns are those that `CommittedRows` would emit.
-        rows = (list(plain_rows(batch.columns[:-1], batch.num_rows)) for batch in chain([first], batches))
-        yield from to_arrow(route_rows(plan, key, partition, rows))
+        every = chain([first], batches)
+        yield from to_arrow(
+            route_rows(plan, key, partition, lambda root, least: portions_of(every, root, least))
+        )
 
     # Spark finds columns by name once more, so the columns get distinct names that need no quotes.
     columns = [sql.col(quoted(name)).alias(f"field{place}") for place, name in enumerate(plan.fields_of(key))]
@@ -183,9 +186,11 @@ def from_blob(blob: Buffer, checker: RowChecker) -> Iterator[pa.RecordBatch]:
     with pa.ipc.open_stream(pa.py_buffer(blob)) as reader:
         table = reader.read_all()
     if not table.schema.equals(arrow_schema(checker.schema)):
-        columns, bad = checker.split(list(plain_rows(table.columns, table.num_rows)))
+        columns, bad = checker.split_columns(list(map(plain_values, table.columns)), table.num_rows)
         if bad:  # every value of the task's types is also valid for the merged types
-            raise ReplayFailed(f"a value does not fit the type that was inferred for it: {bad[0][1]}")
+            raise ReplayFailed(
+                f"a value does not fit the type that was inferred for it: {'; '.join(bad[min(bad)])}"
+            )
         table = checker.table(columns)
     yield from table.to_batches()
 

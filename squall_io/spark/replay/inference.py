@@ -15,7 +15,6 @@ from decimal import Decimal as DecimalValue
 from enum import Enum
 from typing import Any, Final
 
-from squall_io.spark.replay.records import columns_of
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import MAX_PRECISION, WHOLE, Array, Column, Decimal, Map, Simple, Struct, Type
 from topology_api.wording import typed
@@ -42,9 +41,9 @@ class TypeConflict(Exception):
     """Values without a common type; the text names the place and the types."""
 
 
-def kinds_of(fields: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[Type]:
-    """Return the type of each field of some rows. Raises `TypeConflict`, which names the field."""
-    return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns_of(rows))]
+def kinds_of(fields: Sequence[str], columns: Sequence[Sequence[Any]]) -> list[Type]:
+    """Return the type of each field, given the values of each. Raises `TypeConflict`, which names the field."""
+    return [kind_of_all(f"field {name!r}", column) for name, column in zip(fields, columns)]
 
 
 def kind_of_all(where: str, values: Sequence[Any]) -> Type:

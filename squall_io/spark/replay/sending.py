@@ -72,8 +72,7 @@ class Sender:
             if len(box.rows) < least and not everything:
                 left.append(box)
                 continue
-            batch = box.dequeue(len(box.rows))
-            tuples = Tuples(list(batch.rows), list(batch.roots), batch.more)
+            tuples = Tuples(*box.pop_all())
             if box.target == records.NO_TASK:
                 self.put_out(box.source, tuples)
             elif box.target in self.plan.running:
@@ -84,28 +83,28 @@ class Sender:
         """Send tuples to a task that runs; a tuple that cannot be pickled is an error of its emitter."""
 
         def refuse(single: Tuples) -> None:
-            self.refuse(source, single, 0, why_unpicklable(source, single.rows[0]))
+            self.refuse(source, single, 0, why_unpicklable(source, single.row(0)))
 
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
         blobs = list(records.encode_all(tuples, refuse))
         for blob in blobs:
             self.put(target, stream, blob)
         if blobs:
-            size = max(1, sum(map(len, blobs)) // len(tuples.rows))
+            size = max(1, sum(map(len, blobs)) // tuples.count)
             self.least = max(1, min(records.MOST_TUPLES, records.MOST_BYTES // 4 // size))
 
     def put_out(self, source: Source, tuples: Tuples) -> None:
         """Put tuples into the frame of an output; a tuple that does not fit is an error of its emitter."""
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
         start = 0
-        while start < len(tuples.rows):
-            rows = tuples.rows[start : start + self.least_rows]
-            if (checker := self.checker_of(stream, source, rows)) is None:  # the job fails
+        while start < tuples.count:
+            some = tuples.part(start, min(tuples.count, start + self.least_rows))
+            if (checker := self.checker_of(stream, source, some)) is None:  # the job fails
                 return
-            columns, bad = checker.split(rows)
-            for at, why in bad:
-                self.refuse(source, tuples, start + at, why)
-            start += len(rows)
+            columns, bad = checker.split_columns(some.columns, some.count)
+            for at in sorted(bad):
+                self.refuse(source, some, at, "; ".join(bad[at]))
+            start += some.count
             if columns.rows:
                 self.put(records.NO_TASK, stream, Checked(columns, checker))
                 self.least_rows = max(1, min(records.MOST_ROWS, records.MOST_BYTES // 4 // size_of(columns)))
@@ -115,8 +114,8 @@ class Sender:
         self.records.append(Record(target, stream, self.sender, self.seq, blob))
         self.seq += 1
 
-    def checker_of(self, stream: int, source: Source, rows: list[Row]) -> RowChecker | None:
-        """Return the checker for rows of an output. If the output has no schema, record the types of these rows, and return
+    def checker_of(self, stream: int, source: Source, tuples: Tuples) -> RowChecker | None:
+        """Return the checker for tuples of an output. If it has no schema, record the types of these tuples, and return
         the checker for all types so far; None if they have no common schema.
         """
         totals, fields = self.totals, source.fields
@@ -126,7 +125,7 @@ class Sender:
             return None
         known = totals.kinds.get(stream)
         try:
-            kinds = kinds_of(fields, rows)
+            kinds = kinds_of(fields, tuples.columns)
             if known is not None:
                 kinds = merge_all(fields, known, kinds)
             if known != kinds:
@@ -139,7 +138,7 @@ class Sender:
 
     def refuse(self, source: Source, tuples: Tuples, at: int, why: str) -> None:
         """Record that a tuple cannot be sent, as an error of its emitter."""
-        self.fail("emit", source, tuples.rows[at], tuples.trees(at), why)
+        self.fail("emit", source, tuples.row(at), tuples.trees(at), why)
 
     def fail(
         self,

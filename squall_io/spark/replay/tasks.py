@@ -1,16 +1,11 @@
-"""Runs the parts of a replay. `run_task` runs one task of a component over all of its input, with the worker's own task object
-but without a worker. `route_rows` turns the rows of a source's frame into tuples for the tasks of its readers.
+"""Runs one task of a component over all of its input, with the worker's own task object but without a worker.
 
 A task: `prepare`, `execute` for every tuple, one `tick` if the bolt ticks, `end_of_input`, `cleanup`. The topology's groupings
 route the task's emissions. A task that runs a second time must do the same as the first time. So time stands still
 (`Context.now`): the interval of a batch bolt never elapses, and only the number of tuples ends a batch. For the same reason,
 coroutines apply their effects in the order of their tuples. No more coroutines run at once than the bolt allows.
 
-A source: each partition of its frame is a sender; the partition's tuples name one of the source component's tasks as their
-origin.
-
-Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it. Every row of a source
-begins a tree.
+Trees serve one purpose: a root identifies the source row of a tuple, so that an error can name it.
 Must not know: Spark, Arrow.
 """
 
@@ -26,26 +21,27 @@ from random import Random
 from typing import Final
 
 from squall_io.spark.replay import records
-from squall_io.spark.replay.plan import ReplayPlan, StreamKey
+from squall_io.spark.replay.plan import ReplayPlan
+from squall_io.spark.replay.portions import decode_portion, is_portion
 from squall_io.spark.replay.problems import ReplayFailed
-from squall_io.spark.replay.records import Record, Row, Totals
+from squall_io.spark.replay.records import Record, Totals
 from squall_io.spark.replay.sending import Sender, add_output
-from topology_api import EmitError, FailTuple, Failure, SquallError
+from topology_api import Failure, SquallError
 from topology_api.tuples import Tuple
-from worker.errors.reports import ErrorReport, describe, failure_text
-from worker.loop.build import TaskEnvironment, build_context, build_outputs, build_task
+from worker.errors.reports import ErrorReport, describe
+from worker.loop.build import TaskEnvironment, build_task
 from worker.loop.timers import tick_interval
 from worker.routing.outbox import Outbox
-from worker.routing.router import StreamOutput
 from worker.tasks.async_bolt import AsyncBoltTask
 from worker.tasks.bolt import BoltTask
 from worker.tasks.runners import AsyncThread
 from worker.tasks.task import TaskLimits
 
-# A component
-
 #: A run ends after this many emissions, to bound the tuples that wait to be sent.
 _EMITS: Final = 8192
+#: How many calls of a run come one after another without a look at the clock, which a replay has no use for. (A look for each
+#: 128 calls, as in a worker, takes 40 ns a call.)
+_CALLS: Final = 1 << 20
 #: The worker's own thresholds of garbage collection: thousands of tuples are made and dropped, without cycles to collect.
 _COLLECTIONS: Final = (10_000, 10, 10)
 
@@ -151,15 +147,16 @@ class TaskRun:
             )
         key = self.plan.streams[record.stream]
         try:
-            tuples = records.decode(records.arrived(record))
+            blob = records.arrived(record)
+            tuples = decode_portion(blob) if is_portion(blob) else records.decode(blob)
         except Exception as error:  # in the user's own classes
             return self.fail_for_good(f"tuples of {str(key)!r} cannot be unpickled here: {describe(error)}")
         partition = records.sent_by_partition(record.sender)
         tasks = self.plan.tasks_of[key.component]
         sender = record.sender if partition is None else tasks[partition % len(tasks)]
         box = Outbox(self.environment.plan.source(key.component, sender, key.stream), self.target)
-        box.fill(tuples.rows, tuples.roots, tuples.more)
-        task.inbox.append(box.dequeue(len(tuples.rows)))
+        box.fill(tuples)
+        task.inbox.append(box.dequeue(tuples.count))
         self.run(task)
 
     # Running.
@@ -171,6 +168,7 @@ class TaskRun:
                 self.await_calls(task)
             if not task.wants_run():
                 return
+            task.pace.count = _CALLS
             task.run()
             self.collect(task)
 
@@ -256,57 +254,3 @@ class TaskRun:
 def trace_of(report: ErrorReport) -> str:
     """Return the places that an error comes from, as lines."""
     return "\n".join(report.frames) or report.place
-
-
-# A source
-
-
-def route_rows(
-    plan: ReplayPlan, key: StreamKey, partition: int, batches: Iterable[list[Row]]
-) -> Iterator[Record]:
-    """Yield the records of one partition of the source `key`."""
-    number, name = plan.number_of[key], key.component
-    index = partition % plan.topology.component(name).parallelism
-    task = plan.tasks_of[name][index]
-    totals = Totals(name, task)
-    sender = Sender(plan, records.partition_sender(number, partition), plan.heir_of(key), totals)
-    dirty: list[Outbox] = []
-    first = records.first_root(number, partition)
-    with tempfile.TemporaryDirectory(prefix="squall-replay-") as directory:
-        environment = environment_of(plan, directory, AsyncThread(name), lambda: None)
-        context = build_context(environment, task, name, index)
-        context.random = Random(f"{environment.plan.seed}/{name}/{partition}/user")
-        output = None
-        try:
-            # Round robin begins at a different task for each partition, so that many short partitions do not fill the same
-            # task.
-            output = build_outputs(environment.plan, context, partition)[key.stream]
-        except Exception as error:  # a grouping of the user's cannot be unpickled or prepared
-            totals.fatal = f"source {str(key)!r}: {describe(error)}"
-        for rows in batches:
-            if output is not None and not sender.too_many:
-                dirty = sender.drain(dirty + filled(output, rows, first + totals.emitted, sender))
-                totals.emitted += len(rows)
-            yield from sender.pop_records()
-        sender.drain(dirty, everything=True)
-        sender.finish()
-        yield from sender.pop_records()
-
-
-def filled(output: StreamOutput, rows: list[Row], first: int, sender: Sender) -> list[Outbox]:
-    """Put rows into the outboxes of their targets; return the outboxes that were empty. `first`: the root of the first row."""
-    begun = []
-    for root, row in enumerate(rows, first):
-        try:
-            boxes = output.choose(row)
-        except (EmitError, FailTuple) as error:
-            sender.fail("choose", output.source, row, [root], failure_text(error))
-            continue
-        for box in boxes:
-            if not box.rows:
-                box.begin()
-                begun.append(box)
-            box.rows.append(row)
-            box.roots.append(root)
-            box.edges.append(0)
-    return begun

