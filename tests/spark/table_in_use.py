@@ -76,7 +76,11 @@ def topology(folder: Path, count: int, a_second: int) -> Topology:
     builder.set_spout("numbers", Paced(count, a_second))
     java = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": small_java()}
     sink = SparkSink(
-        str(folder / "table"), "number bigint, word string, day int", partition_by="day", master="local[1]", conf=java
+        str(folder / "table"),
+        "number bigint, word string, day int",
+        partition_by="day",
+        master="local[1]",
+        conf=java,
     )
     builder.set_bolt("store", sink, parallelism=2).shuffle_grouping("numbers")
     return builder.build()
@@ -187,7 +191,9 @@ def seen_by_readers(spark: SparkSession, folder: Path) -> Mapping[str, Counter[R
         "deltalake": lambda: _rows(deltalake.DeltaTable(table).to_pyarrow_table().select(columns)),
         "Polars": lambda: polars.scan_delta(table).select(columns).collect().rows(),
         "DuckDB": by_duckdb,
-        "the stream's copy": lambda: map(tuple, spark.read.parquet(str(folder / "copy")).select(columns).collect()),
+        "the stream's copy": lambda: map(
+            tuple, spark.read.parquet(str(folder / "copy")).select(columns).collect()
+        ),
     }
     return {name: Counter(map(tuple, read())) for name, read in ways.items()}
 

@@ -13,7 +13,7 @@ from squall.stores.files import Files
 from squall_io.spark.manifest.checkpoints import write_next
 from squall_io.spark.manifest.claims import take_over
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
-from squall_io.spark.manifest.layout import BatchName, WriterId
+from squall_io.spark.manifest.layout import REWRITER, BatchName, WriterId
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.source.offsets import (
     Limit,
@@ -24,18 +24,10 @@ from squall_io.spark.source.offsets import (
     deliverable,
     next_offset,
 )
-from squall_io.spark.source.row_ranges import RowRange, UnknownParts, places_of
+from squall_io.spark.source.row_ranges import FileRange, places_of
 from tests.squall_io.memory_files import MemoryFiles
 
-REWRITER = WriterId("rewrite~~", "table", 0)
 ROOT = "memory://store/table"
-
-
-@dataclass(frozen=True)
-class Compacted(DataFile):
-    """A file of a compaction, which says which batches its rows are from."""
-
-    parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass
@@ -44,16 +36,14 @@ class History:
 
     files: Files = field(default_factory=MemoryFiles)
     rows: dict[str, list[str]] = field(default_factory=dict)
-    parts: dict[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
     owned: dict[WriterId, int] = field(default_factory=dict)
     numbers: Counter[tuple[WriterId, int]] = field(default_factory=Counter)
     #: Entries that are put later than those with higher numbers.
     held: list[BatchEntry] = field(default_factory=list)
 
     def state(self) -> TableState:
-        """What the table holds, with the parts of compacted files."""
-        state = read_state(self.files)
-        return replace(state, entries=tuple(map(self._with_parts, state.entries)))
+        """What the table holds."""
+        return read_state(self.files)
 
     def take_over(self, writer_id: WriterId) -> None:
         """Give a writer id a new owner."""
@@ -94,11 +84,10 @@ class History:
         parts: list[tuple[str, int]] = []
         for entry in replaced:
             for file in entry.files:
-                own = ((str(entry.batch), len(self.rows[file.path])),)
-                parts += self.parts.get(file.path, own)
+                parts += file.parts or ((file.name, len(self.rows[file.path])),)
                 moved += self.rows[file.path]
-        self.rows[path], self.parts[path] = moved, tuple(parts)
-        files = [DataFile(path, 1_000, "sha256:0")] if moved else []
+        self.rows[path] = moved
+        files = [DataFile(path, 1_000, "sha256:0", tuple(parts))] if moved else []
         names = tuple(str(entry.batch) for entry in replaced)
         self._put(replace(self._entry(batch, files, committed), replaces=names))
 
@@ -108,21 +97,12 @@ class History:
             for file in entry.files:
                 self.rows.pop(file.path, None)
 
-    def read(self, ranges: tuple[RowRange, ...]) -> list[str]:
+    def read(self, ranges: tuple[FileRange, ...]) -> list[str]:
         """The rows of these ranges."""
         return [row for each in ranges for row in self._range(each)]
 
-    def _range(self, each: RowRange) -> list[str]:
+    def _range(self, each: FileRange) -> list[str]:
         return self.rows[each.path][each.first : None if each.rows is None else each.first + each.rows]
-
-    def _with_parts(self, entry: BatchEntry) -> BatchEntry:
-        return replace(
-            entry,
-            files=tuple(
-                Compacted(file.path, file.size, file.digest, self.parts.get(file.path, ()))
-                for file in entry.files
-            ),
-        )
 
     def _name(self, writer_id: WriterId) -> BatchName:
         epoch = self.owned[writer_id]
@@ -336,15 +316,6 @@ def test_offsets_of_others_are_refused() -> None:
         Offset.of_json({"checkpointed": "many"}, ROOT)
     with pytest.raises(WrongOffset, match="a newer Squall has written the checkpoint of the query"):
         Offset.of_json({"form": 2}, ROOT)
-
-
-def test_a_compaction_without_parts_is_refused() -> None:
-    history = History()
-    history.commit(WriterId.of("t-1", "store", 0), 1)
-    history.compact(list(history.state().entries), 2)
-    history.parts.clear()
-    with pytest.raises(UnknownParts, match=r"rewrite~~.* does not say which batches its rows are from"):
-        places_of(history.state())
 
 
 def test_a_batch_that_appears_before_others_in_the_checkpoint_is_not_passed_over() -> None:

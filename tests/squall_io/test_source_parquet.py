@@ -14,7 +14,7 @@ from squall_io.spark.rows.arrow import arrow_schema
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.source import parquet_rows
 from squall_io.spark.source.parquet_rows import in_tasks, read_ranges
-from squall_io.spark.source.row_ranges import RowRange
+from squall_io.spark.source.row_ranges import FileRange
 from tests.squall_io.memory_files import MemoryFiles
 
 SCHEMA = parse_schema("N bigint, word string, day date, added array<int>")
@@ -30,7 +30,7 @@ def stored(rows: int, group: int) -> tuple[MemoryFiles, int]:
     return files, len(made.getvalue())
 
 
-def numbers(files: MemoryFiles, *ranges: RowRange) -> list[int]:
+def numbers(files: MemoryFiles, *ranges: FileRange) -> list[int]:
     """The numbers of the rows that are read."""
     batches = list(read_ranges(files, ranges, SCHEMA, arrow_schema(SCHEMA)))
     return [number for batch in batches for number in batch.column("N").to_pylist()]
@@ -43,11 +43,11 @@ def test_ranges_are_read_whatever_the_groups_of_rows(at_once: int, monkeypatch: 
     chance = random.Random(1)
     for group in (1, 7, 40, 100):
         files, size = stored(60, group)
-        assert numbers(files, RowRange(PATH, size)) == list(range(60))
+        assert numbers(files, FileRange(PATH, size)) == list(range(60))
         for _ in range(20):
             first, end = sorted(chance.sample(range(61), 2))
-            assert numbers(files, RowRange(PATH, size, first, end - first)) == list(range(first, end))
-        assert numbers(files, RowRange(PATH, size, 50, 10), RowRange(PATH, size, 3, 2)) == [
+            assert numbers(files, FileRange(PATH, size, first, end - first)) == list(range(first, end))
+        assert numbers(files, FileRange(PATH, size, 50, 10), FileRange(PATH, size, 3, 2)) == [
             *range(50, 60),
             3,
             4,
@@ -56,19 +56,19 @@ def test_ranges_are_read_whatever_the_groups_of_rows(at_once: int, monkeypatch: 
 
 def test_columns_of_folders_and_those_that_a_file_lacks_are_there() -> None:
     files, size = stored(2, 2)
-    [batch] = read_ranges(files, [RowRange(PATH, size)], SCHEMA, arrow_schema(SCHEMA))
+    [batch] = read_ranges(files, [FileRange(PATH, size)], SCHEMA, arrow_schema(SCHEMA))
     [first, _] = batch.to_pylist()
     assert (first["N"], first["word"], str(first["day"]), first["added"]) == (0, "0", "2026-11-29", None)
 
 
 def test_a_task_opens_each_of_its_files_once() -> None:
     large = 40 * 2**20
-    ranges = [RowRange(path, large, first, 10) for first in (0, 10, 25) for path in ("a", "b")]
+    ranges = [FileRange(path, large, first, 10) for first in (0, 10, 25) for path in ("a", "b")]
     assert in_tasks(ranges) == [
-        [RowRange("a", large, 0, 20), RowRange("a", large, 25, 10)],
-        [RowRange("b", large, 0, 20), RowRange("b", large, 25, 10)],
+        [FileRange("a", large, 0, 20), FileRange("a", large, 25, 10)],
+        [FileRange("b", large, 0, 20), FileRange("b", large, 25, 10)],
     ]
-    small = [RowRange(str(number), 1_000) for number in range(62)]
+    small = [FileRange(str(number), 1_000) for number in range(62)]
     assert [len(task) for task in in_tasks(small)] == [31, 31]
     assert in_tasks([]) == []
 
@@ -76,16 +76,16 @@ def test_a_task_opens_each_of_its_files_once() -> None:
 def test_a_file_that_is_gone_or_has_changed_is_named() -> None:
     files, size = stored(5, 5)
     with pytest.raises(UnreadableFile, match=rf"{PATH} has {size} bytes, but {size + 1} were committed"):
-        numbers(files, RowRange(PATH, size + 1))
+        numbers(files, FileRange(PATH, size + 1))
     with pytest.raises(
         UnreadableFile, match=rf"{PATH} has 5 rows, but the rows up to number 7 were committed"
     ):
-        numbers(files, RowRange(PATH, size, 0, 7))
+        numbers(files, FileRange(PATH, size, 0, 7))
     files.replace(PATH, b"PAR1" + bytes(size - 4))
     with pytest.raises(UnreadableFile, match=f"{PATH} cannot be read as Parquet"):
-        numbers(files, RowRange(PATH, size))
+        numbers(files, FileRange(PATH, size))
     files.delete(PATH)
     with pytest.raises(
         UnreadableFile, match=rf"{PATH} of a committed batch is gone: `squall table .* --verify`"
     ):
-        numbers(files, RowRange(PATH, size))
+        numbers(files, FileRange(PATH, size))

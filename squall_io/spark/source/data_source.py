@@ -42,7 +42,7 @@ from squall_io.spark.source.offsets import (
     order_of,
 )
 from squall_io.spark.source.parquet_rows import in_tasks, read_ranges
-from squall_io.spark.source.row_ranges import RowRange, places_of
+from squall_io.spark.source.row_ranges import FileRange, places_of
 from squall_io.spark.source.settings import SourceSettings
 from squall_io.spark.source.watching import TableWatch
 
@@ -98,14 +98,14 @@ class SquallSource(DataSource):
         settings = self.settings
         return open_store(settings.path, webhdfs=settings.webhdfs)
 
-    def ranges(self) -> list[RowRange]:
+    def ranges(self) -> list[FileRange]:
         """Return the rows of a frame."""
         span = self.settings.span
         with self.opened() as files:
             if self._version:
                 if span:
                     raise CannotRead(f"{files.root} holds versions of a result: leave out since and until")
-                return [RowRange(file.path, file.size) for file in read_version(files, self._version).files]
+                return [FileRange(file.path, file.size) for file in read_version(files, self._version).files]
             assert self._moment is not None
             state = require_readable(files, read_state(files))
             entries = between(files.root, state, Offset(), self._moment)
@@ -229,7 +229,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._files
 
 
-def _tasks(ranges: Iterable[RowRange]) -> list[InputPartition]:
+def _tasks(ranges: Iterable[FileRange]) -> list[InputPartition]:
     return [InputPartition(task) for task in in_tasks(ranges)]
 
 

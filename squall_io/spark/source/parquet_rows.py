@@ -18,7 +18,7 @@ from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.rows.partitions import partition_of, partition_value
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import same_name
-from squall_io.spark.source.row_ranges import RowRange
+from squall_io.spark.source.row_ranges import FileRange
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,12 +34,12 @@ _TASK: Final = 32 * 2**20
 _OPENING: Final = 2**20
 
 
-def in_tasks(ranges: Iterable[RowRange]) -> list[list[RowRange]]:
+def in_tasks(ranges: Iterable[FileRange]) -> list[list[FileRange]]:
     """Divide ranges among tasks. Those of one file are read by one task, which opens the file once."""
-    by_file: dict[str, list[RowRange]] = {}
+    by_file: dict[str, list[FileRange]] = {}
     for each in ranges:
         by_file.setdefault(each.path, []).append(each)
-    tasks: list[list[RowRange]] = []
+    tasks: list[list[FileRange]] = []
     left = 0
     for those in by_file.values():
         cost = _OPENING + those[0].size
@@ -51,7 +51,7 @@ def in_tasks(ranges: Iterable[RowRange]) -> list[list[RowRange]]:
     return tasks
 
 
-def _joined(ranges: list[RowRange]) -> Iterator[RowRange]:
+def _joined(ranges: list[FileRange]) -> Iterator[FileRange]:
     """Yield the ranges of a file, of which those that follow each other are one."""
     last = ranges[0]
     for each in ranges[1:]:
@@ -64,7 +64,7 @@ def _joined(ranges: list[RowRange]) -> Iterator[RowRange]:
 
 
 def read_ranges(
-    files: Files, ranges: Iterable[RowRange], schema: Schema, target: pa.Schema
+    files: Files, ranges: Iterable[FileRange], schema: Schema, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of some ranges. `target`: Spark's Arrow schema of the columns of `schema`. Raises `UnreadableFile`."""
     import pyarrow as pa
@@ -85,7 +85,7 @@ def read_ranges(
             raise UnreadableFile(f"{whole} cannot be read as Parquet: {error}") from None
 
 
-def _open(files: Files, each: RowRange) -> Any:
+def _open(files: Files, each: FileRange) -> Any:
     import pyarrow as pa
 
     if each.size > _AT_ONCE:
@@ -101,7 +101,7 @@ def _open(files: Files, each: RowRange) -> Any:
 class _Pieces(io.RawIOBase):
     """A file that is read piece by piece."""
 
-    def __init__(self, files: Files, each: RowRange) -> None:
+    def __init__(self, files: Files, each: FileRange) -> None:
         self._files, self._path, self._size = files, each.path, each.size
         self._at = 0
 
@@ -124,7 +124,7 @@ class _Pieces(io.RawIOBase):
 
 
 def _batches(
-    opened: pq.ParquetFile, each: RowRange, schema: Schema, target: pa.Schema
+    opened: pq.ParquetFile, each: FileRange, schema: Schema, target: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
@@ -143,7 +143,7 @@ def _batches(
         yield pa.RecordBatch.from_arrays(columns, schema=target)
 
 
-def _rows(opened: pq.ParquetFile, each: RowRange, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _rows(opened: pq.ParquetFile, each: FileRange, names: list[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range; groups of rows that are outside are not read."""
     first, end = each.first, each.first + each.rows if each.rows is not None else opened.metadata.num_rows
     if end > opened.metadata.num_rows:
