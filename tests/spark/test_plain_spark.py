@@ -33,6 +33,7 @@ MET = {
 }
 
 
+@pytest.mark.slow
 def test_which_names_spark_skips(spark: SparkSession, tmp_path: Path) -> None:
     found = {}
     for name in MET:
