@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from squall_io.spark import committed_files
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.tables import FolderTaken
 from squall_io.spark.stores import WEBHDFS, open_files
@@ -27,10 +28,13 @@ def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_p
         files.delete("day=1")
         ended = SinkTask(files, "word string, day string", partition_by=["day"], topology="ended").next_name()
         files.put_if_absent(f"{ended.attempt(1)}/day=1/a.txt", b"left")
-        files.put_if_absent(f"day=1/{ended.data_file(1, 0, '.txt')}", b"moved")
+        files.put_if_absent(f"data/day=1/{ended.data_file(1, 0, '.txt')}", b"moved")
         task = SinkTask(files, "word string, day string", partition_by=["day"])
         task.put({"day=1/a.txt": b"12345", "day=2/a.txt": b"1"}, rows=7)
         gone, _ = task.put({"day=2/a.txt": b"123", "day=2/b.txt": b"1"}, rows=3).files
+        listed = committed_files(hdfs_path, {WEBHDFS: hdfs.webhdfs})
+        assert len(listed) == 4 and f"{hdfs_path}/{gone.path}" in listed
+        assert {path.partition("/data/day=")[0] for path in listed} == {hdfs_path}
         files.delete(gone.path)
         files.put_if_absent("squall-stray.parquet", b"of nobody")
     done = subprocess.run(  # in a process of its own, so that its JVM must end with it

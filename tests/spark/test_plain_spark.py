@@ -33,6 +33,7 @@ MET = {
 }
 
 
+@pytest.mark.slow
 def test_which_names_spark_skips(spark: SparkSession, tmp_path: Path) -> None:
     found = {}
     for name in MET:
@@ -69,7 +70,8 @@ def test_at_each_step_of_a_commit_spark_meets_rows_and_nothing_else(
         rest = [number for number in found if number not in committed]
         assert set(rest) <= {moving}
         assert all(found.count(number) == len(DAYS) * ROWS for number in committed)
-        assert {row["day"] for row in rows} <= {"2026-01-01", "a:b", None}
+        # Spark guesses a partition column's type from the folders: it is a date as long as all look like dates.
+        assert {row["day"] and str(row["day"]) for row in rows} <= {"2026-01-01", "a:b", None}
         parts.add(len(rest))
 
     commit_batches(tmp_path, look)

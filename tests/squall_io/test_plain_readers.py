@@ -214,7 +214,7 @@ def test_a_table_that_is_being_written_is_never_an_error_for_plain_readers(tmp_p
         writer.join()
 
 
-def test_columns_that_were_added_are_found_by_readers_that_are_told_of_them(tmp_path: Path) -> None:
+def test_readers_find_added_columns_if_their_caller_names_them(tmp_path: Path) -> None:
     """The ways that docs/spark-sink.md names."""
     files = LocalFiles(str(tmp_path))
     SinkTask(files, "number bigint").put({"a.parquet": parquet(1)}, ROWS, 1.0)
