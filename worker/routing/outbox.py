@@ -27,7 +27,7 @@ class Contents(NamedTuple):
     """The tuples of an outbox, by columns."""
 
     columns: list[Any]
-    count: int
+    size: int
     #: 64-bit little-endian integers.
     roots: bytes | memoryview
     more: More
@@ -130,9 +130,9 @@ class Outbox:
 
     def fill(self, contents: Contents) -> None:
         """Fill the outbox with tuples without edges: no tracker gets acks for these tuples."""
-        self.rows, self.more = from_columns(contents.columns, contents.count), contents.more
+        self.rows, self.more = from_columns(contents.columns, contents.size), contents.more
         self.roots = from_raw(contents.roots)
-        self.edges = from_raw(bytes(8 * contents.count))
+        self.edges = from_raw(bytes(8 * contents.size))
 
     def waiting_roots(self) -> set[int]:
         """Return the trees whose tuples wait here."""

@@ -119,7 +119,7 @@ class Unpicklable(Exception):
 
 def encode(tuples: Tuples) -> bytes:
     """Return tuples as bytes. Raises `Unpicklable`."""
-    return dumps((tuples.count, tuples.columns, tuples.roots, tuples.more or None))
+    return dumps((tuples.size, tuples.columns, tuples.roots, tuples.more or None))
 
 
 def decode(blob: Buffer) -> Tuples:
@@ -130,7 +130,7 @@ def decode(blob: Buffer) -> Tuples:
 
 def encode_all(tuples: Tuples, refuse: Callable[[Tuples], None]) -> Iterator[bytes]:
     """Yield tuples as blobs of limited size; call `refuse` with each single tuple that cannot be pickled."""
-    count = tuples.count
+    count = tuples.size
     if count <= MOST_TUPLES:
         try:
             blob = encode(tuples)
