@@ -23,7 +23,7 @@ from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.rows.checker import Columns, RowChecker
 from squall_io.spark.rows.types import Type
 from topology_api.packing import dumps_by_value
-from worker.routing.outbox import Contents
+from worker.routing.outbox import OutboxContents
 
 Row: TypeAlias = tuple[Any, ...]
 #: Further trees of a tuple, as in the worker's batches.
@@ -92,7 +92,7 @@ def arrived(record: Record) -> Buffer:
 # Tuples
 
 
-class Tuples(Contents):
+class Tuples(OutboxContents):
     """The contents of a blob of tuples."""
 
     __slots__ = ()
