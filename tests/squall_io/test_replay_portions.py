@@ -129,7 +129,7 @@ def test_chosen_rows_keep_their_roots() -> None:
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(1, 30), max_size=6), st.integers(1, 60))
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(1, 60))
 def test_batches_become_portions_of_some_size_and_no_row_is_lost(sizes: list[int], least: int) -> None:
     batches, start = [], 0
     for size in sizes:
