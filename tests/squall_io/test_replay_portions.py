@@ -133,7 +133,7 @@ def test_chosen_rows_keep_their_roots() -> None:
 def test_batches_become_portions_of_some_size_and_no_row_is_lost(sizes: list[int], least: int) -> None:
     batches, start = [], 0
     for size in sizes:
-        numbers = pa.array(range(start, start + size))
+        numbers = pa.array(range(start, start + size), "int64")
         batches.append(pa.RecordBatch.from_arrays([numbers, pa.repeat(7, size)], ["n", "partition"]))
         start += size
     portions = list(portions_of(batches, 11, least))
