@@ -48,7 +48,7 @@ def read(blobs: list[bytes], checker: RowChecker) -> list[dict[str, Any]]:
 
 
 def test_values_written_with_a_tasks_own_types_are_read_with_the_merged_types() -> None:
-    kinds = [kinds_of(NAMES, [row]) for row in ROWS]
+    kinds = [kinds_of(NAMES, list(zip(row))) for row in ROWS]
     all_kinds = kinds[0]
     for other in kinds[1:]:
         all_kinds = merge_all(NAMES, all_kinds, other)

@@ -30,7 +30,7 @@ from squall_io.spark.replay.records import (
     arrived,
     decode_note,
 )
-from squall_io.spark.replay.sources import Rows, route_rows
+from squall_io.spark.replay.sources import SourceRows, route_rows
 from squall_io.spark.replay.tasks import run_tasks
 from squall_io.spark.rows.schema import parse_schema
 from topology_api import Topology
@@ -64,7 +64,7 @@ class PickledRows:
         return None
 
 
-def rows_of(rows: Sequence[Row], first: int) -> list[Rows]:
+def rows_of(rows: Sequence[Row], first: int) -> list[SourceRows]:
     """Rows as a source of Spark's gives them, if this Python has Arrow."""
     if not rows or not find_spec("pyarrow"):
         return [PickledRows(rows, first)]

@@ -37,11 +37,11 @@ def tuples_of(rows: list[Row], roots: list[int], more: More) -> Tuples:
 
 
 def roots_of(tuples: Tuples) -> list[int]:
-    return [tuples.trees(at)[0] for at in range(tuples.count)]
+    return [tuples.trees(at)[0] for at in range(tuples.size)]
 
 
 def rows_of(tuples: Tuples) -> list[Row]:
-    return [tuples.row(at) for at in range(tuples.count)]
+    return [tuples.row(at) for at in range(tuples.size)]
 
 
 @given(st.integers(0, 4), st.data())
@@ -61,7 +61,7 @@ def test_many_tuples_are_several_blobs_in_order(count: int) -> None:
     tuples = tuples_of(rows, [row[0] for row in rows], more)
     parts = [decode(blob) for blob in encode_all(tuples, refused.append)]
     assert not refused
-    assert all(part.count <= MOST_TUPLES for part in parts)
+    assert all(part.size <= MOST_TUPLES for part in parts)
     assert [row for part in parts for row in rows_of(part)] == rows
     assert [root for part in parts for root in roots_of(part)] == [row[0] for row in rows]
     found = {part.row(at)[0]: pairs for part in parts for at, pairs in part.more.items()}
@@ -81,7 +81,7 @@ def test_only_the_tuples_that_cannot_be_pickled_are_refused_each_with_its_trees(
     blobs = encode_all(tuples_of(rows, list(range(21)), more), refused.append)
     parts = [decode(blob) for blob in blobs]
     assert [row[0] for part in parts for row in rows_of(part)] == sorted(set(range(21)) - bad)
-    trees = [part.trees(at) for part in (*refused, *parts) for at in range(part.count)]
+    trees = [part.trees(at) for part in (*refused, *parts) for at in range(part.size)]
     assert sorted(trees) == [[root, root + 100] if root % 2 == 0 else [root] for root in range(21)]
     assert [single.trees(0)[0] for single in refused] == sorted(bad)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from array import array
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 from zlib import crc32
 
@@ -15,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from squall.transport.id_columns import IdColumn, Ids, as_ids, from_raw, raw
 from squall.transport.row_columns import RowColumns, as_rows, columns_of, from_columns
 from worker.routing.key_hash import key_hash
-from worker.routing.text_hash import choice_of, spread, text_hash
+from worker.routing.text_hash import choice_of, choices_of, spread, text_hash
 
 LEAST, MOST = -(1 << 63), (1 << 63) - 1
 IDS = st.one_of(st.integers(LEAST, MOST), st.sampled_from([LEAST, -1, 0, 1, MOST]))
@@ -323,6 +325,14 @@ def test_the_hash_of_a_text_follows_its_definition(text: str, tasks: int) -> Non
     expected = defined_hash(text)
     assert text_hash(text) == key_hash(text) == key_hash(Word(text)) == expected
     assert choice_of(text, tasks) == expected % tasks
+
+
+@given(st.lists(st.text(), max_size=8), st.integers(1, 1000))
+def test_a_column_of_texts_is_hashed_as_each_of_its_texts(texts: list[str], tasks: int) -> None:
+    encoded = [text.encode() for text in texts]
+    offsets = array("i", [0, *accumulate(map(len, encoded))])
+    chosen = choices_of(b"".join(encoded), memoryview(offsets), tasks)
+    assert chosen == array("i", [choice_of(text, tasks) for text in texts])
 
 
 @pytest.mark.parametrize("last", range(0, 0x110000, 0x1357))

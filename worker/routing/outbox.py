@@ -23,11 +23,11 @@ except ImportError:
     from topology_api import plain_cython as cython
 
 
-class Contents(NamedTuple):
+class OutboxContents(NamedTuple):
     """The tuples of an outbox, by columns."""
 
     columns: list[Any]
-    count: int
+    size: int
     #: 64-bit little-endian integers.
     roots: bytes | memoryview
     more: More
@@ -118,7 +118,7 @@ class Outbox:
         batch.limit = self.limit
         return batch
 
-    def pop_all(self) -> Contents:
+    def pop_all(self) -> OutboxContents:
         """Remove all tuples, and return them without their edges."""
         rows, roots, more = self.rows, self.roots, self.more
         self.rows, self.roots, self.edges, self.more = NO_ROWS, NO_IDS, NO_IDS, NO_MORE
@@ -126,13 +126,13 @@ class Outbox:
             columns = rows.columns()
         else:  # `zip(*rows)` is ten times slower for a thousand rows: it makes an iterator for each row
             columns = [list(map(itemgetter(place), rows)) for place in range(len(rows[0]) if rows else 0)]
-        return Contents(columns, len(rows), raw(roots), more)
+        return OutboxContents(columns, len(rows), raw(roots), more)
 
-    def fill(self, contents: Contents) -> None:
+    def fill(self, contents: OutboxContents) -> None:
         """Fill the outbox with tuples without edges: no tracker gets acks for these tuples."""
-        self.rows, self.more = from_columns(contents.columns, contents.count), contents.more
+        self.rows, self.more = from_columns(contents.columns, contents.size), contents.more
         self.roots = from_raw(contents.roots)
-        self.edges = from_raw(bytes(8 * contents.count))
+        self.edges = from_raw(bytes(8 * contents.size))
 
     def waiting_roots(self) -> set[int]:
         """Return the trees whose tuples wait here."""

@@ -5,8 +5,9 @@
     with replay_topology(spark, topology, sources={"lines": frame}, outputs=["count"]) as done:
         done["count"].show()
 
-The modules: plan.py decides what runs; tasks.py runs it without Spark, with the worker's own tasks and groupings; frames.py
-lets Spark move the tuples between tasks; run.py is the whole job. Importing this package needs no pyspark.
+The modules: plan.py decides what runs; tasks.py runs it without Spark, with the worker's own tasks and groupings; sources.py
+sends the rows of a source to the tasks, as columns (portions.py); frames.py lets Spark move the tuples between tasks; run.py is
+the whole job. Importing this package needs no pyspark.
 """
 
 from squall_io.spark.replay.problems import CannotReplay, ReplayFailed, TooManyErrors

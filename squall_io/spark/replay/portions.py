@@ -3,7 +3,7 @@
 A portion says which task gets which of its rows, if columns suffice for that: round robin, and keys. (Texts are hashed by the
 compiled core; of other keys each distinct one is hashed once.) Each task gets its rows as blobs, with the root of each row in
 the last column, and makes values of the columns, the same that `CommittedRows` emits.
-Must not know: Spark, plans, records.
+Must not know: Spark, plans.
 """
 
 from __future__ import annotations
@@ -184,8 +184,9 @@ def joined(batches: list[pa.RecordBatch], first: int) -> Iterator[Portion]:
     import pyarrow as pa
 
     for batch in pa.Table.from_batches(batches).combine_chunks().to_batches() if batches else ():
-        yield Portion(batch.columns[:-1], batch.num_rows, first)
-        first += batch.num_rows
+        if batch.num_rows:
+            yield Portion(batch.columns[:-1], batch.num_rows, first)
+            first += batch.num_rows
 
 
 def blobs_of(batch: pa.RecordBatch) -> Iterator[Buffer]:

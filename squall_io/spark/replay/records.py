@@ -23,7 +23,7 @@ from squall_io.spark.replay.problems import ReplayFailed
 from squall_io.spark.rows.checker import Columns, RowChecker
 from squall_io.spark.rows.types import Type
 from topology_api.packing import dumps_by_value
-from worker.routing.outbox import Contents
+from worker.routing.outbox import OutboxContents
 
 Row: TypeAlias = tuple[Any, ...]
 #: Further trees of a tuple, as in the worker's batches.
@@ -92,7 +92,7 @@ def arrived(record: Record) -> Buffer:
 # Tuples
 
 
-class Tuples(Contents):
+class Tuples(OutboxContents):
     """The contents of a blob of tuples."""
 
     __slots__ = ()
@@ -119,7 +119,7 @@ class Unpicklable(Exception):
 
 def encode(tuples: Tuples) -> bytes:
     """Return tuples as bytes. Raises `Unpicklable`."""
-    return dumps((tuples.count, tuples.columns, tuples.roots, tuples.more or None))
+    return dumps((tuples.size, tuples.columns, tuples.roots, tuples.more or None))
 
 
 def decode(blob: Buffer) -> Tuples:
@@ -130,7 +130,7 @@ def decode(blob: Buffer) -> Tuples:
 
 def encode_all(tuples: Tuples, refuse: Callable[[Tuples], None]) -> Iterator[bytes]:
     """Yield tuples as blobs of limited size; call `refuse` with each single tuple that cannot be pickled."""
-    count = tuples.count
+    count = tuples.size
     if count <= MOST_TUPLES:
         try:
             blob = encode(tuples)

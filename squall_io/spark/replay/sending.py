@@ -90,21 +90,21 @@ class Sender:
         for blob in blobs:
             self.put(target, stream, blob)
         if blobs:
-            size = max(1, sum(map(len, blobs)) // tuples.count)
+            size = max(1, sum(map(len, blobs)) // tuples.size)
             self.least = max(1, min(records.MOST_TUPLES, records.MOST_BYTES // 4 // size))
 
     def put_out(self, source: Source, tuples: Tuples) -> None:
         """Put tuples into the frame of an output; a tuple that does not fit is an error of its emitter."""
         stream = self.plan.number_of[StreamKey(source.component, source.stream)]
         start = 0
-        while start < tuples.count:
-            some = tuples.part(start, min(tuples.count, start + self.least_rows))
+        while start < tuples.size:
+            some = tuples.part(start, min(tuples.size, start + self.least_rows))
             if (checker := self.checker_of(stream, source, some)) is None:  # the job fails
                 return
-            columns, bad = checker.split_columns(some.columns, some.count)
+            columns, bad = checker.split_columns(some.columns, some.size)
             for at in sorted(bad):
                 self.refuse(source, some, at, "; ".join(bad[at]))
-            start += some.count
+            start += some.size
             if columns.rows:
                 self.put(records.NO_TASK, stream, Checked(columns, checker))
                 self.least_rows = max(1, min(records.MOST_ROWS, records.MOST_BYTES // 4 // size_of(columns)))

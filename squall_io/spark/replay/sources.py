@@ -26,7 +26,7 @@ from worker.routing.router import StreamOutput
 from worker.tasks.runners import AsyncThread
 
 
-class Rows(Protocol):
+class SourceRows(Protocol):
     """Rows of a source, as `portions.Portion` has them."""
 
     def __len__(self) -> int: ...
@@ -42,7 +42,7 @@ class Rows(Protocol):
 
 
 #: Returns the rows of a partition, given the first root and the least number of rows that are worth sending together.
-Cut = Callable[[int, int], Iterable[Rows]]
+Cut = Callable[[int, int], Iterable[SourceRows]]
 
 
 def route_rows(plan: ReplayPlan, key: StreamKey, partition: int, cut: Cut) -> Iterator[Record]:
@@ -80,7 +80,7 @@ def route_rows(plan: ReplayPlan, key: StreamKey, partition: int, cut: Cut) -> It
 
 
 def looked_at(
-    output: StreamOutput, rows: Rows, first: int, sender: Sender
+    output: StreamOutput, rows: SourceRows, first: int, sender: Sender
 ) -> Iterator[tuple[Outbox, Buffer]]:
     """Yield the blobs for the outboxes that get the rows, of which each is looked at. `first`: the root of the first row."""
     places: dict[int, tuple[Outbox, list[int]]] = {}

@@ -156,7 +156,7 @@ class TaskRun:
         sender = record.sender if partition is None else tasks[partition % len(tasks)]
         box = Outbox(self.environment.plan.source(key.component, sender, key.stream), self.target)
         box.fill(tuples)
-        task.inbox.append(box.dequeue(tuples.count))
+        task.inbox.append(box.dequeue(tuples.size))
         self.run(task)
 
     # Running.
