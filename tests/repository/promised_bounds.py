@@ -392,24 +392,12 @@ SPARK: Final = (
 )
 
 TABLES: Final = (
-    Bound(
-        "Versions are kept for as long as the log keeps them, 7 days",
-        7,
-        "squall_io.spark.delta.following:RETAINED / 86_400",
-        "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go",
-    ),
-    Bound(
-        "A lease holds for 10 minutes",
-        10,
-        "squall_io.spark.manifest.leases:TERM / 60",
-        "squall_io/test_leases.py::test_a_lease_expires_by_the_clock_that_dates_it_unless_it_is_put_again",
-    ),
-    Bound(
-        "is renewed every 150 s",
-        150,
-        "squall_io.spark.manifest.leases:RENEW",
-        "squall_io/test_leases.py::test_a_thread_renews_the_lease",
-    ),
+    Bound("Versions are kept for as long as the log keeps them, 7 days", 7, "squall_io.spark.delta.following:RETAINED / 86_400",
+          "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go"),
+    Bound("A lease holds for 10 minutes", 10, "squall_io.spark.manifest.leases:TERM / 60",
+          "squall_io/test_leases.py::test_a_lease_expires_by_the_clock_that_dates_it_unless_it_is_put_again"),
+    Bound("is renewed every 150 s", 150, "squall_io.spark.manifest.leases:RENEW",
+          "squall_io/test_leases.py::test_a_thread_renews_the_lease"),
 )
 
 SINK: Final = (
