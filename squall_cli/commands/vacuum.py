@@ -143,9 +143,10 @@ def drop_lines(gone: DroppedDays | None, dry: bool) -> Iterator[str]:
     if not gone.files:
         yield f"nothing to drop: no row has a {gone.column} before {gone.before}"
         return
-    days = formats.plural(len(gone.days), "day")
+    days = f"{formats.plural(len(gone.days), 'day')}, {gone.days[0]}"
+    days += f" to {gone.days[-1]}" if len(gone.days) > 1 else ""
     rows = "" if gone.rows is None else f"{formats.plural(gone.rows, 'row')} in "
-    what = f"{rows}{formats.plural(gone.files, 'file')} of {days}, {gone.days[0]} to {gone.days[-1]}"
+    what = f"{rows}{formats.plural(gone.files, 'file')} of {days}"
     yield (
         f"would be dropped: {what} (--dry-run)"
         if dry
