@@ -156,12 +156,8 @@ def table(
     conf = conf if register is None else table_register.settings(master, conf)
     with StartedSpark(master, conf) as started:
         files = started.store(path)
-        if listing:
-            return print_files(files, as_json)
-        if versions is not None:
-            return print_versions(files, versions, as_json)
-        if register is not None:
-            return print_registered(table_register.run(started, files, register, conf), as_json)
+        if print_alone(started, files, listing, versions, register, conf, as_json):
+            return
         changed = table_delta.change(files, enable_delta, rebuild_delta)
         age = table_sweep.OLD if older_than is None else older_than
         swept, found = swept_and_read(files, age if sweeping else None, dry_run)
@@ -177,6 +173,27 @@ def table(
     if bad:
         echo("\n".join(bad), err=True)
         sys.exit(1)
+
+
+def print_alone(
+    started: StartedSpark,
+    files: OpenStore,
+    listing: bool,
+    versions: int | None,
+    register: str | None,
+    conf: Mapping[str, str],
+    as_json: bool,
+) -> bool:
+    """Do what an option asks for that works alone; return whether there is one."""
+    if listing:
+        print_files(files, as_json)
+    elif versions is not None:
+        print_versions(files, versions, as_json)
+    elif register is not None:
+        print_registered(table_register.run(started, files, register, conf), as_json)
+    else:
+        return False
+    return True
 
 
 def print_files(files: OpenStore, as_json: bool) -> None:

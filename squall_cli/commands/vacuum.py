@@ -24,7 +24,7 @@ from squall_cli.terminal.lines import echo
 
 if TYPE_CHECKING:
     from squall.stores.files import OpenStore
-    from squall_io.spark.retention.dropping import Dropped
+    from squall_io.spark.retention.dropping import DroppedDays
     from squall_io.spark.retention.vacuum import Vacuumed
 
 #: The default of --retention, in seconds: a week.
@@ -112,7 +112,9 @@ def process() -> str:
     return f"squall vacuum on {socket.gethostname()}, process {os.getpid()}"
 
 
-def dropped(started: StartedSpark, files: OpenStore, age: float, column: str | None, dry: bool) -> Dropped:
+def dropped(
+    started: StartedSpark, files: OpenStore, age: float, column: str | None, dry: bool
+) -> DroppedDays:
     """Drop old partitions of a table."""
     from squall_io.spark.manifest.tables import read_table
     from squall_io.spark.retention.counting import counter
@@ -134,16 +136,17 @@ def vacuumed(files: OpenStore, retention: float, dry: bool) -> Vacuumed:
         return carry_out(files, retention, process(), time.time, dry=dry, progress=show)
 
 
-def drop_lines(gone: Dropped | None, dry: bool) -> Iterator[str]:
+def drop_lines(gone: DroppedDays | None, dry: bool) -> Iterator[str]:
     """Yield a sentence about the partitions that were dropped."""
     if gone is None:
         return
     if not gone.files:
         yield f"nothing to drop: no row has a {gone.column} before {gone.before}"
         return
-    days = formats.plural(len(gone.days), "day")
+    days = f"{formats.plural(len(gone.days), 'day')}, {gone.days[0]}"
+    days += f" to {gone.days[-1]}" if len(gone.days) > 1 else ""
     rows = "" if gone.rows is None else f"{formats.plural(gone.rows, 'row')} in "
-    what = f"{rows}{formats.plural(gone.files, 'file')} of {days}, {gone.days[0]} to {gone.days[-1]}"
+    what = f"{rows}{formats.plural(gone.files, 'file')} of {days}"
     yield (
         f"would be dropped: {what} (--dry-run)"
         if dry
@@ -174,7 +177,7 @@ def lines(done: Vacuumed, retention: float) -> Iterator[str]:
         )
 
 
-def in_json(path: str, retention: float, gone: Dropped | None, done: Vacuumed) -> dict[str, Any]:
+def in_json(path: str, retention: float, gone: DroppedDays | None, done: Vacuumed) -> dict[str, Any]:
     """Return the outcome as JSON values; times are seconds since 1970."""
     found = asdict(done)
     if gone is not None:

@@ -391,6 +391,15 @@ SPARK: Final = (
           f"{WRITER}::test_opening_gives_up_after_a_while_and_releases_everything"),
 )
 
+TABLES: Final = (
+    Bound("Versions are kept for as long as the log keeps them, 7 days", 7, "squall_io.spark.delta.following:RETAINED / 86_400",
+          "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go"),
+    Bound("A lease holds for 10 minutes", 10, "squall_io.spark.manifest.leases:TERM / 60",
+          "squall_io/test_leases.py::test_a_lease_expires_by_the_clock_that_dates_it_unless_it_is_put_again"),
+    Bound("is renewed every 150 s", 150, "squall_io.spark.manifest.leases:RENEW",
+          "squall_io/test_leases.py::test_a_thread_renews_the_lease"),
+)
+
 SINK: Final = (
     Bound(
         "A sink adds its batches every 5 seconds",
@@ -483,6 +492,7 @@ BOUNDS: Final = {
     "docs/spark-guarantees.md": SPARK,
     "docs/spark-reprocessing.md": REPROCESSING,
     "docs/spark-sink.md": SINK,
+    "docs/spark-tables.md": TABLES,
     "docs/submitting.md": SUBMITTING,
     "docs/testing-your-topology.md": TESTING,
     "docs/worker-processes.md": WORKERS,

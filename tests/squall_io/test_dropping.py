@@ -70,7 +70,7 @@ def counted(files: Sequence[DataFile]) -> dict[str, int]:
     return {file.path: 1 for file in files}
 
 
-def run(files: MemoryFiles, age: float = 30 * DAY, **more: object) -> dropping.Dropped:
+def run(files: MemoryFiles, age: float = 30 * DAY, **more: object) -> dropping.DroppedDays:
     return drop(files, age, "a test", now, counted, **more)  # type: ignore[arg-type]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from squall_io.spark import SparkSink
 from squall_io.spark.manifest import state as table_state
 from squall_io.spark.manifest.commit import BatchConflict, BatchLost
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
-from squall_io.spark.manifest.entries import BatchEntry
+from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.epochs import (
     Shower,
     drop_part,
@@ -25,10 +26,20 @@ from squall_io.spark.manifest.epochs import (
     sweep_parts,
     sweep_temporary,
 )
-from squall_io.spark.manifest.layout import DATA, STAGING, TMP, BatchName, batch_of, epoch_batch, safe
+from squall_io.spark.manifest.layout import (
+    DATA,
+    REWRITER,
+    STAGING,
+    TMP,
+    BatchName,
+    batch_of,
+    epoch_batch,
+    safe,
+)
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state
 from squall_io.spark.manifest.sweep import TMP_AGE
-from squall_io.spark.manifest.tables import agree_on_schema, oldest_schema_for
+from squall_io.spark.manifest.tables import ROWS, TableRecord, agree_on_schema, oldest_schema_for, open_table
+from squall_io.spark.retention.vacuum import vacuum
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.sink.epoch_writer import EpochWriter
 from squall_io.spark.sink.errors import NotCommitted
@@ -96,6 +107,30 @@ def test_an_epoch_that_a_checkpoint_has_taken_over_is_not_shown_again(
     assert not shown(files, 7, parts[1])
     assert not shown(files, 7, parts[0])
     assert entries(files) == before
+
+
+def test_a_task_that_was_frozen_finds_rows_that_a_vacuum_has_deleted_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_state, "DUE", 1)
+    files = MemoryFiles()
+    open_table(files, TableRecord(ROWS, "parquet", ("day",)))
+    files.store.clock = 2e9
+    name = staged(files, 7)
+
+    def meanwhile(step: str) -> None:
+        """Another process shows the epoch, its rows are moved, and a vacuum deletes its files."""
+        if step != "move":
+            return
+        assert shown(files, 7, name)
+        [entry] = entries(files)
+        moved = replace(entry, batch=BatchName(REWRITER, 1, 1), files=(), replaces=(str(entry.batch),))
+        assert files.put_if_absent(moved.batch.commit, encode_entry(moved)) and checkpoint_if_due(files)
+        assert vacuum(files, 0.0, "a test", lambda: 2e9).files == 2
+
+    show_epoch(files, batch(7), name, BY, lambda: 1_700_000_000.0, at=meanwhile)
+    state = read_state(files)
+    assert batch(7) in state.counted and [entry.batch for entry in state.replaced] == [batch(7)]
 
 
 def test_rows_that_were_removed_are_an_error_that_names_them() -> None:

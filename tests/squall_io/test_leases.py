@@ -13,7 +13,7 @@ from squall_io.spark.manifest.layout import LEASES, TABLE, WriterId
 from squall_io.spark.manifest.leases import (
     SWEEP_AFTER,
     TERM,
-    Lease,
+    ReaderLease,
     held_leases,
     new_path,
     put_lease,
@@ -35,9 +35,9 @@ def test_a_lease_holds_what_was_replaced_after_it_was_last_put() -> None:
     one, two = put(files, 1, "1"), put(files, 2, "1")
     first = put(files, 3, "1", replaces=(str(one.batch),))
     second = put(files, 5, "1", replaces=(str(two.batch),))
-    everything = Lease("a reader", 0.0)
+    everything = ReaderLease("a reader", 0.0)
     assert everything.holds(first.batch) and everything.holds(second.batch)
-    seen = Lease("a reader", 0.0, seen=seen_in(read_state(files).counted.values()))
+    seen = ReaderLease("a reader", 0.0, seen=seen_in(read_state(files).counted.values()))
     assert seen.seen == {"words-1.sink.0.1": ((3, 3), (5, 5))}
     third = put(files, 6, "1", replaces=(str(first.batch), str(second.batch)))
     assert [seen.holds(entry.batch) for entry in (first, second, third)] == [False, False, True]
@@ -53,20 +53,20 @@ def test_rewrites_that_follow_one_another_are_a_range() -> None:
 def test_a_lease_expires_by_the_clock_that_dates_it_unless_it_is_put_again() -> None:
     files = MemoryFiles()
     path = new_path()
-    put_lease(files, path, Lease("a reader", 5.0))
+    put_lease(files, path, ReaderLease("a reader", 5.0))
     put_at = files.store.clock
     [found] = held_leases(files, put_at + TERM)
     assert (found.lease.holder, found.until) == ("a reader", put_at + TERM)
     assert held_leases(files, put_at + TERM + 1) == ()
     files.store.clock += TERM
-    put_lease(files, path, Lease("a reader", 5.0))
+    put_lease(files, path, ReaderLease("a reader", 5.0))
     assert len(held_leases(files, put_at + TERM + 1)) == 1
 
 
 def test_leases_that_expired_long_ago_are_deleted_and_no_others() -> None:
     files = MemoryFiles()
     for secs in (TERM, 10 * SWEEP_AFTER):
-        put_lease(files, new_path(), Lease(f"for {secs}", 5.0, secs))
+        put_lease(files, new_path(), ReaderLease(f"for {secs}", 5.0, secs))
     now = files.store.clock + TERM + SWEEP_AFTER
     sweep_leases(files, now - 2)
     assert len(files.list(LEASES)) == 2
@@ -89,7 +89,7 @@ def local(tmp_path: Path) -> LocalFiles:
     return files
 
 
-def leases(files: LocalFiles) -> list[Lease]:
+def leases(files: LocalFiles) -> list[ReaderLease]:
     return [each.lease for each in held_leases(files, 0.0)]
 
 

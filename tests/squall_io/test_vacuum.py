@@ -10,7 +10,7 @@ import pytest
 from squall_io.spark.delta.following import catch_up, enable, newest_version
 from squall_io.spark.delta.log_names import version_path
 from squall_io.spark.manifest.entries import BatchEntry
-from squall_io.spark.manifest.leases import Lease, new_path, put_lease, seen_in
+from squall_io.spark.manifest.leases import ReaderLease, new_path, put_lease, seen_in
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
 from squall_io.spark.manifest.vacuums import read_vacuums, vacuumed_in
@@ -100,7 +100,7 @@ def test_what_a_lease_holds_stays_and_is_named() -> None:
     one, two = batch(files, 1, "1"), batch(files, 2, "1")
     first = merged(files, 3, one)
     path = new_path()
-    put_lease(files, path, Lease("a reader", 5.0, seen=seen_in(read_state(files).counted.values())))
+    put_lease(files, path, ReaderLease("a reader", 5.0, seen=seen_in(read_state(files).counted.values())))
     second = merged(files, 4, two, first)
     found = run(files)
     assert (found.batches, found.files) == (1, 1)
@@ -122,7 +122,7 @@ def test_a_lease_that_comes_while_the_vacuum_works_finds_the_record_or_is_found(
 
         def reader(at: str, files: MemoryFiles = files, gone: set[object] = gone, step: str = step) -> None:
             if at == step:
-                put_lease(files, new_path(), Lease("a reader", 5.0))
+                put_lease(files, new_path(), ReaderLease("a reader", 5.0))
                 gone |= vacuumed_in(read_vacuums(files).values())
 
         run(files, at=reader)

@@ -1,4 +1,4 @@
-"""The world of `delta_world` with vacuums, and readers with leases: whoever reads under a lease finds every file.
+"""The world of `delta_world` with vacuums, and readers with leases, which find every file.
 
 A reader reads the manifest, and then the files of all batches, one after the other, some of them after all other actors.
 """
@@ -13,7 +13,7 @@ import msgspec
 
 from squall.stores.files import AbsentFile, FilesUnavailable
 from squall_io.spark.manifest.layout import LEASES
-from squall_io.spark.manifest.leases import Lease, new_path, put_lease, seen_in
+from squall_io.spark.manifest.leases import ReaderLease, new_path, put_lease, seen_in
 from squall_io.spark.manifest.state import TableState, read_state
 from squall_io.spark.manifest.vacuums import read_vacuums, vacuumed_in
 from squall_io.spark.retention.vacuum import Vacuumed, vacuum
@@ -49,7 +49,7 @@ class VacuumWorld(DeltaWorld):
     def lessee(self, gate: Gate, pause: Callable[[], None], early: bool) -> None:
         """A reader with a lease: of the present, or, if `early`, of everything that still has files."""
         files = self.files(gate)
-        path, lease = new_path(), Lease("a reader", self.time, 1e12)
+        path, lease = new_path(), ReaderLease("a reader", self.time, 1e12)
         again(lambda: put_lease(files, path, lease))
         state = again(lambda: read_state(files))
         if early:

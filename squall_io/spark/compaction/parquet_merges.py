@@ -7,6 +7,7 @@ Must not know: manifests, what is merged.
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -37,7 +38,6 @@ def merge_parquet(files: Files, merge: Merge, path: str, sign: Callable[[], None
     sign: called now and then. In memory are at most the files to be read, the new file, and a row group. Raises `CannotMerge`
     for a damaged file, and errors of `Files`.
     """
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     sources = _Sources(files, merge)
@@ -45,26 +45,27 @@ def merge_parquet(files: Files, merge: Merge, path: str, sign: Callable[[], None
     schema = _schema_of(newest)
     codec = newest.metadata.row_group(0).column(0).compression if newest.num_row_groups else "SNAPPY"
     parts: list[tuple[str, int]] = []
-    out = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        out,
-        schema,
-        compression={"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}.get(codec, codec.lower()),
-        store_schema=False,
-        store_decimal_as_integer=True,
-    ) as writer:
-        waiting: list[pa.Table] = []
-        for piece in merge.pieces:
-            rows = 0
-            for table in sources.rows(piece, schema):
-                rows += table.num_rows
-                waiting.append(table)
-                if sum(each.nbytes for each in waiting) >= GROUP:
-                    _write(writer, waiting)
-                    sign()
-            parts.append((piece.name, rows))
-        _write(writer, waiting)
-    files.replace(path, out.getvalue().to_pybytes())
+    with tempfile.TemporaryFile() as out:
+        with pq.ParquetWriter(
+            out,
+            schema,
+            compression={"UNCOMPRESSED": "none", "LZ4_RAW": "lz4"}.get(codec, codec.lower()),
+            store_schema=False,
+            store_decimal_as_integer=True,
+        ) as writer:
+            waiting: list[pa.Table] = []
+            for piece in merge.pieces:
+                rows = 0
+                for table in sources.rows(piece, schema):
+                    rows += table.num_rows
+                    waiting.append(table)
+                    if sum(each.nbytes for each in waiting) >= GROUP:
+                        _write(writer, waiting)
+                        sign()
+                parts.append((piece.name, rows))
+            _write(writer, waiting)
+        out.seek(0)
+        files.replace(path, out.read())
     sign()
     return tuple(parts)
 

@@ -250,7 +250,8 @@ def _move(files: Files, batch: BatchName, file: StagedFile) -> None:
     with suppress(AbsentFile):
         files.move_if_absent(file.source, file.path)
         return
-    if not files.exists(file.path):
+    # A process that was frozen may find that others have shown the batch, and that its rows have been moved or dropped since.
+    if not files.exists(file.path) and batch not in read_state(files).counted:
         raise BatchLost(
             f"batch {batch}: {files.root}/{file.source} is gone, and there is no {files.root}/{file.path}: committed rows were "
             "removed. Put the file back; with an empty file there, the rows are given up"

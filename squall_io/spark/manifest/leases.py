@@ -40,7 +40,7 @@ RENEW: Final = 150.0
 SWEEP_AFTER: Final = 24 * 3600.0
 
 
-class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
+class ReaderLease(msgspec.Struct, frozen=True, omit_defaults=True):
     """The record of a reader."""
 
     #: Program, host and process, as information for users.
@@ -64,7 +64,7 @@ class Lease(msgspec.Struct, frozen=True, omit_defaults=True):
 class HeldLease:
     """A lease that has not expired."""
 
-    lease: Lease
+    lease: ReaderLease
     #: When it expires unless it is renewed, in seconds since 1970 by the clock of the file system.
     until: float
 
@@ -83,7 +83,7 @@ def seen_in(entries: Iterable[BatchEntry]) -> dict[str, tuple[tuple[int, int], .
     return {series: tuple(_ranges(sorted(found))) for series, found in sorted(numbers.items())}
 
 
-def put_lease(files: Files, path: str, lease: Lease) -> None:
+def put_lease(files: Files, path: str, lease: ReaderLease) -> None:
     """Put a lease, or renew it."""
     files.replace(path, seal(KIND, lease))
 
@@ -115,14 +115,14 @@ def sweep_leases(files: Files, now: float) -> None:
     map_concurrently(files.delete, gone)
 
 
-def _read(files: Files, status: FileStatus) -> Lease | None:
+def _read(files: Files, status: FileStatus) -> ReaderLease | None:
     """Return a lease; None if its reader has released it meanwhile."""
     try:
-        return decode(KIND, Lease, files.read(status.path), status.path)
+        return decode(KIND, ReaderLease, files.read(status.path), status.path)
     except AbsentFile:
         return None
     except UnreadableRecord as problem:
-        return Lease(f"a reader whose lease {problem}", status.modified)
+        return ReaderLease(f"a reader whose lease {problem}", status.modified)
 
 
 def _series(batch: BatchName) -> str:
@@ -140,4 +140,4 @@ def _ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
     return found
 
 
-build_type_info(Lease)
+build_type_info(ReaderLease)

@@ -61,7 +61,7 @@ class OldDays:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class DroppedDays:
     """What was dropped, or, if it was dry, would be."""
 
     column: str
@@ -152,7 +152,7 @@ def drop(
     column: str | None = None,
     dry: bool = False,
     at: Callable[[str], None] = lambda step: None,
-) -> Dropped:
+) -> DroppedDays:
     """Drop the rows of days that lie more than `age` seconds back.
 
     by: names the process to users. at: called before each step, for tests. Raises `CannotDrop`, `RewriterBusy`, `Superseded`,
@@ -193,6 +193,8 @@ def drop(
     return _outcome(old, found, rows)
 
 
-def _outcome(old: OldDays, found: Sequence[DataFile], rows: int | None) -> Dropped:
+def _outcome(old: OldDays, found: Sequence[DataFile], rows: int | None) -> DroppedDays:
     days = sorted({day for file in found if (day := old.day_of(file.path)) is not None})
-    return Dropped(old.column, old.before, tuple(days), len(found), sum(file.size for file in found), rows)
+    return DroppedDays(
+        old.column, old.before, tuple(days), len(found), sum(file.size for file in found), rows
+    )

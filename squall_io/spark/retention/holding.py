@@ -18,7 +18,7 @@ import msgspec
 
 from squall.stores.files import Files, FilesError, FilesRefused
 from squall_io.spark.manifest.layout import TABLE
-from squall_io.spark.manifest.leases import RENEW, TERM, Lease, new_path, put_lease, seen_in
+from squall_io.spark.manifest.leases import RENEW, TERM, ReaderLease, new_path, put_lease, seen_in
 from squall_io.spark.manifest.state import TableState
 from squall_io.spark.signs_of_life import keep_alive
 
@@ -39,7 +39,7 @@ class Holding:
         self._log = log
         self._path = new_path()
         holder = f"{reader} on {socket.gethostname()}, process {os.getpid()}"
-        self._lease = Lease(holder, time.time())
+        self._lease = ReaderLease(holder, time.time())
         self._put_at = 0.0
         self._failing = False
         self._held = ExitStack()
@@ -85,7 +85,7 @@ class Holding:
         """Hold nothing any more. May be called twice."""
         self._held.close()
 
-    def _put(self, lease: Lease) -> None:
+    def _put(self, lease: ReaderLease) -> None:
         put_lease(self._files, self._path, lease)
         self._put_at = time.monotonic()
 
