@@ -440,6 +440,8 @@ REPROCESSING: Final = (
           "squall_io/test_spout_text_lines.py::test_a_line_that_is_too_long_is_reported_with_its_position_and_the_others_are_read"),
     Bound("the tasks search every 5 s", 5, "squall_io.spark.spouts.lines:POLL_SECONDS",
           "squall_io/test_spout_discovery.py::test_a_file_that_is_being_written_is_read_when_it_is_stable"),
+    Bound("looks every 2 s (`poll_interval`)", 2, "squall_io.spark.spouts.committed_rows:POLL_SECONDS",
+          "squall_io/test_spout_committed_rows.py::test_later_commits_than_the_snapshot_are_not_read_unless_the_table_is_followed"),
     Bound("About once a second the tasks record", 1, "squall_io.spark.spouts.reading_spout:SAVE_SECONDS",
           "squall_io/test_spout_stores_away.py::test_positions_are_written_at_most_once_a_second_and_only_after_changes"),
     Bound("tried again every 10 s", 10, "squall_io.spark.spouts.reading_spout:RETRY_SECONDS",

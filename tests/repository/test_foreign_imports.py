@@ -33,6 +33,7 @@ MAY_IMPORT = {
         "topology_api/state_rules.py",
         "topology_api/state_types.py",
         "worker/",
+        "squall_io/lines/json_lines.py",
         "squall_io/spark/",
         "squall/",
         "nimbus/",

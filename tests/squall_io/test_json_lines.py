@@ -1,4 +1,4 @@
-"""Lines of JSON as typed values: what becomes which value, and what is left out and why. Sinks take what is not left out."""
+"""JSON lines as typed values: the value of each type, the lines that are left out, and the reasons."""
 
 from __future__ import annotations
 

@@ -116,6 +116,7 @@ def test_a_batch_that_went_into_a_checkpoint_before_the_first_look_is_still_read
         files.delete(status.path)
     found = follower.more()
     assert found is not None and [follower.name(unit) for unit in found[0]] == [name]
+    assert found[1] == committed_rows.POLL_SECONDS
 
 
 def test_only_batches_of_the_span_are_read(files: OpenStore) -> None:
