@@ -69,8 +69,11 @@ cdef class PlainValueHandle(ValueHandle):
     cdef public Py_ssize_t ahead_count
     cdef public long long ahead_turn
 
+    @cython.final
     cdef read(self)
+    @cython.final
     cdef write(self, new)
+    @cython.final
     cdef begin(self, StateTable table)
     cpdef ValueCell found(self, key)
     cpdef look_ahead(self, list keys, Py_ssize_t start, Py_ssize_t stop)

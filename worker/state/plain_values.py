@@ -166,7 +166,9 @@ class PlainValueHandle(ValueHandle):
         key = table.key
         if key is table.none:
             table.no_key(self.what())
-        cell = self.found(key)  # before `read_turn`: it may raise
+        cell = self.cells.get(key) if self.ahead_count == 0 else None  # as `found`, without a call
+        if cell is None:
+            cell = self.found(key)  # before `read_turn`: it may raise
         self.cell = cell
         self.read_turn = table.turn
         if cell is None or cell.now is table.none:
@@ -198,7 +200,9 @@ class PlainValueHandle(ValueHandle):
             cell = cell_of(table.key, table.none)
             self.cells[table.key] = cell
             self.absent += 1
-        self.cell, self.old, self.turn = cell, cell.now, table.turn
+        if cell is not self.cell:
+            self.cell = cell
+        self.old, self.turn = cell.now, table.turn
         recent = self.recent
         if recent is not None and cell.epoch != self.epoch:
             cell.epoch, cell.before = self.epoch, cell.now

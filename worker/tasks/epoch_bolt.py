@@ -137,7 +137,7 @@ class EpochBoltTask(StatefulBoltTask):
     # Markers.
 
     def take_input(self, most_emits: int) -> None:
-        if not self.take_marker():
+        if not (isinstance(self.inbox[0], MarkerBatch) and self.take_marker()):
             super().take_input(most_emits)
 
     @property
