@@ -132,7 +132,7 @@ def test_a_lease_that_comes_while_the_vacuum_works_finds_the_record_or_is_found(
 
 
 class Dies:
-    """A gate at which its actor dies after so many steps."""
+    """A gate at which its actor dies after a number of steps."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps
