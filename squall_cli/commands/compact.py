@@ -138,14 +138,14 @@ def run(started: StartedSpark, files: Files, table: TableRecord, wanted: Any, ta
     with WaitProgress() as progress, spark_errors_as(failed):
         next_line = time.monotonic() + 1.0
 
-        def tell(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             nonlocal next_line
             if time.monotonic() >= next_line:
                 next_line = time.monotonic() + (0.2 if progress.status else 3.0)
                 progress.show(f"{done:,} of {formats.plural(total, 'small file')} merged")
 
         try:
-            return carry_out(files, wanted, write, whose, take_over=take_over, progress=tell)
+            return carry_out(files, wanted, write, whose, take_over=take_over, progress=report)
         except RewriterBusy as busy:
             raise SquallError(
                 f"{busy}. Wait for it; if it has ended without saying so, --take-over goes on"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
+from squall.stores.files import FilesRefused
 from squall_io.spark.delta.moved_rows import missing_from
 from squall_io.spark.manifest import rewriting
 from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest, write_next
@@ -15,8 +18,11 @@ from squall_io.spark.manifest.envelopes import UnreadableRecord, unseal
 from squall_io.spark.manifest.layout import REWRITER, BatchName, WriterId, batch_of, safe
 from squall_io.spark.manifest.originals import originals
 from squall_io.spark.manifest.rewriting import Rewriter, RewriterBusy, Step, Wanted, plan, require_idle
-from squall_io.spark.manifest.state import TableState
+from squall_io.spark.manifest.state import TableState, read_state
 from tests.squall_io.memory_files import MemoryFiles
+from tests.squall_io.memory_files import Step as StoreStep
+
+T = TypeVar("T")
 
 WRITER = WriterId("words-1", "store", 0)
 
@@ -188,3 +194,22 @@ def test_a_rewriter_is_busy_until_it_ends_or_has_been_quiet_for_long(monkeypatch
         require_idle(files)
     rewriter.end()
     require_idle(files)
+
+
+def test_a_reader_that_may_not_write_reads_the_replaced_batches_while_it_is_undecided_what_counts() -> None:
+    files = MemoryFiles()
+    old = [entry(1, 10), entry(2, 10)]
+    made = merged(1, 20, *old)
+    for each in (*old, made):
+        files.put_if_absent(each.batch.commit, encode_entry(each))
+    for epoch in (1, 2):
+        files.put_if_absent(f"_squall/claims/{REWRITER}.{epoch}.claim.json", b"")
+
+    def read_only(step: StoreStep, effect: Callable[[], T]) -> T:
+        if step.writes:
+            raise FilesRefused(f"{step.call} {step.path}: permission denied")
+        return effect()
+
+    found = read_state(MemoryFiles(files.store, read_only))
+    assert (found.entries, found.replaced, found.uncertain) == (tuple(old), (), ())
+    assert read_state(files).replaced == tuple(old)

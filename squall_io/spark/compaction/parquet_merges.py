@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from squall.stores.files import Files
 from squall_io.spark.manifest.entries import DataFile, Parts
 from squall_io.spark.manifest.envelopes import digest_of
-from squall_io.spark.manifest.rewriting import Merge, Piece
+from squall_io.spark.manifest.rewriting import Merge, RowPiece
 from topology_api import SquallError
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class _Sources:
             self._open[file.path] = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
         return self._open[file.path]
 
-    def rows(self, piece: Piece, schema: pa.Schema) -> Iterator[pa.Table]:
+    def rows(self, piece: RowPiece, schema: pa.Schema) -> Iterator[pa.Table]:
         """Yield the rows of a piece, with the columns of the new file."""
         opened = self.open(piece.file)
         for group, first, rows in groups_of(opened.metadata, piece.first, piece.rows):

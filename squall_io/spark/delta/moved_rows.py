@@ -32,7 +32,7 @@ class Moving:
 
 
 @dataclass
-class Missing:
+class MissingBatches:
     """What a log lacks."""
 
     state: TableState
@@ -92,9 +92,9 @@ def is_dropped(file: DataFile, dropped: AbstractSet[str]) -> bool:
     return not dropped.isdisjoint(name for name, _ in file.parts or ((file.name, 0),))
 
 
-def missing_from(live: AbstractSet[str], certain: Iterable[BatchEntry], state: TableState) -> Missing:
+def missing_from(live: AbstractSet[str], certain: Iterable[BatchEntry], state: TableState) -> MissingBatches:
     """Return what a log with these files lacks to have the entries that count for certain."""
-    found = Missing(state, set(live))
+    found = MissingBatches(state, set(live))
     for entry in sorted(certain, key=lambda entry: (bool(entry.replaces), entry.committed, entry.batch)):
         found.find(entry)
     return found

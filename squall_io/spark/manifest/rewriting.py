@@ -50,7 +50,7 @@ from topology_api import SquallError
 TARGET: Final = 128 << 20
 #: A file below this share of the target is small.
 _SMALL: Final = 0.75
-#: A small file of so many times the size of all others stays.
+#: A small file that is this many times as large as all others stays.
 _MUCH: Final = 4
 #: The most files that a batch takes rows from: its entry names each of them, in some 100 bytes.
 MOST_PARTS: Final = 50_000
@@ -88,7 +88,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Piece:
+class RowPiece:
     """Consecutive rows of a file, which were committed in one file."""
 
     file: DataFile
@@ -110,7 +110,7 @@ class Merge:
     directory: str
     sources: tuple[DataFile, ...]
     #: The rows of the new file, in their order.
-    pieces: tuple[Piece, ...]
+    pieces: tuple[RowPiece, ...]
     #: The number of the schema of the new file.
     schema: int
 
@@ -180,7 +180,7 @@ def _groups(entries: Iterable[BatchEntry], wanted: Wanted) -> Iterator[list[Batc
 def _step(group: Sequence[BatchEntry], state: TableState, wanted: Wanted) -> Step | None:
     """Return how a group becomes one batch; None if nothing is gained."""
     pieces = {entry.batch: _pieces(entry, state) for entry in group}
-    small: dict[str, list[tuple[DataFile, list[Piece]]]] = defaultdict(list)
+    small: dict[str, list[tuple[DataFile, list[RowPiece]]]] = defaultdict(list)
     for entry in group:
         for file in entry.files:
             own = pieces[entry.batch].get(file.path)
@@ -206,11 +206,11 @@ def _step(group: Sequence[BatchEntry], state: TableState, wanted: Wanted) -> Ste
 
 
 def _chosen(
-    found: Sequence[tuple[DataFile, list[Piece]]], small: int
-) -> Iterator[list[tuple[DataFile, list[Piece]]]]:
+    found: Sequence[tuple[DataFile, list[RowPiece]]], small: int
+) -> Iterator[list[tuple[DataFile, list[RowPiece]]]]:
     """Yield the files that become one file each. A file that is much larger than all others together stays, unless the new file
     is large enough to stay for good: otherwise each compaction would write its rows again."""
-    chosen: list[tuple[DataFile, list[Piece]]] = []
+    chosen: list[tuple[DataFile, list[RowPiece]]] = []
     for each in found:
         chosen.append(each)
         if sum(file.size for file, _ in chosen) >= small:
@@ -226,24 +226,24 @@ def _chosen(
         chosen.remove(largest)
 
 
-def _in_order(chosen: Iterable[tuple[DataFile, list[Piece]]]) -> tuple[Piece, ...]:
+def _in_order(chosen: Iterable[tuple[DataFile, list[RowPiece]]]) -> tuple[RowPiece, ...]:
     pieces = [piece for _, own in chosen for piece in own]
     return tuple(sorted(pieces, key=lambda piece: piece.order))
 
 
-def _pieces(entry: BatchEntry, state: TableState) -> dict[str, list[Piece]]:
+def _pieces(entry: BatchEntry, state: TableState) -> dict[str, list[RowPiece]]:
     """Return the pieces of each file of an entry, by its path. A file with rows whose batch is unknown has none."""
-    found: dict[str, list[Piece]] = defaultdict(list)
+    found: dict[str, list[RowPiece]] = defaultdict(list)
     for original in originals_of(entry, state):
         for piece in _pieces_of(original):
             found[piece.file.path].append(piece)
     return {path: sorted(own, key=lambda piece: piece.first) for path, own in found.items()}
 
 
-def _pieces_of(original: OriginalBatch) -> Iterator[Piece]:
+def _pieces_of(original: OriginalBatch) -> Iterator[RowPiece]:
     for each in original.ranges:
         name = original.entry.files[each.place].name
-        yield Piece(each.file, name, each.first, each.rows, each.schema, (*original.order, each.place))
+        yield RowPiece(each.file, name, each.first, each.rows, each.schema, (*original.order, each.place))
 
 
 @dataclass
