@@ -230,8 +230,8 @@ def check_kept(
     """Return what tables have of later epochs than the one with which a submission is to begin. Raise `SquallError` if that is
     not kept. Both as far as it is known here: the cluster may be on other hosts, with other folders."""
     from squall.http.host_names import is_local_name
-    from squall_cli.options.later_rows import later_rows
     from squall_cli.options.state_start import epoch_problem
+    from squall_cli.packing.later_rows import later_rows
 
     here = all(is_local_name(urlsplit(address.url).hostname or "") for address in client.addresses)
     problem = epoch_problem(start, submission.name, submission.body["conf"], here)

@@ -146,7 +146,10 @@ class Follower:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
+            env = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+            self._process = subprocess.Popen(
+                self._command, stdout=log, stderr=log, start_new_session=True, env=env
+            )
 
     @property
     def has_copied(self) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from local_cluster import LocalCluster
 from squall.stores.local import LocalFiles
-from squall_cli.options.later_rows import later_rows
+from squall_cli.packing.later_rows import later_rows
 from squall_io.spark import SparkSink
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.layout import epoch_batch

@@ -205,7 +205,7 @@ def test_a_second_one_is_refused_while_the_first_shows_signs_of_life_and_the_old
     assert found and paths(files) == {path for path in paths(files) if YOUNG in path} != set()
 
 
-def test_the_day_is_told_by_the_only_date_column_or_by_the_one_that_is_named() -> None:
+def test_the_only_date_column_has_the_day_or_the_one_that_is_named() -> None:
     record = TableRecord(ROWS, "parquet", ("day", "Due", "country"))
     files = MemoryFiles()
     open_table(files, record)

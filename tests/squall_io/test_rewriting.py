@@ -180,9 +180,9 @@ def test_a_rewriter_is_busy_until_it_ends_or_has_been_quiet_for_long(monkeypatch
     files = MemoryFiles()
     require_idle(files)
     clock = [0.0]
-    rewriter = Rewriter(files, "host a, process 7", lambda: 5.0, clock=lambda: clock[0])
+    rewriter = Rewriter(files, "host a, process 7", lambda: clock[0])
     rewriter.begin()
-    with pytest.raises(RewriterBusy, match="that of host a, process 7, since 1970-01-01"):
+    with pytest.raises(RewriterBusy, match="that of host a, process 7; its last sign of life was 1 s ago"):
         require_idle(files)
     files.store.clock += rewriting.QUIET + 10
     require_idle(files)

@@ -28,7 +28,6 @@ Must not know: Spark, file formats, sinks.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -257,12 +256,11 @@ class Rewriter:
     whose: str
     wall: Callable[[], float]
     topology: str = "squall compact"
-    clock: Callable[[], float] = time.monotonic
     #: Called before each step, with the step's name: tests use it to freeze, kill or fail a rewriter at that step.
     at: Callable[[str], None] = lambda step: None
     _owner: Owner | None = field(default=None, init=False)
     _number: int = field(default=0, init=False)
-    _next_sign: float = field(default=0.0, init=False)
+    _last_sign: float | None = field(default=None, init=False)
 
     def begin(self) -> None:
         """Become the rewriter, and delete what earlier rewriters have left. What an earlier one writes from now on does not
@@ -288,9 +286,10 @@ class Rewriter:
 
     def sign(self) -> None:
         """Leave a sign of life, unless the last one is young."""
-        if self.clock() >= self._next_sign:
+        now, last = self.wall(), self._last_sign
+        if last is None or not last <= now < last + _SIGN:  # a clock may be set back
             self.files.replace(_sign_path(self._owned.epoch), b"")
-            self._next_sign = self.clock() + _SIGN
+            self._last_sign = now
 
     def commit(self, name: BatchName, step: Step, parts: Mapping[str, Parts], data: str) -> BatchCommit:
         """Return the commit of a step whose files are written: run it, until it returns.
@@ -335,8 +334,7 @@ def require_idle(files: Files) -> None:
     except (AbsentFile, UnreadableRecord) as error:
         who = f"one whose claim {error}"
     else:
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(claim.since))
-        who = f"that of {claim.owner}, since {since}"
+        who = f"that of {claim.owner}"
     raise RewriterBusy(
         f"another compaction is at work on {files.root}: {who}; its last sign of life was {max(quiet, 0.0):.0f} s ago"
     )
