@@ -11,6 +11,7 @@ import pytest
 from squall.stores.files import Files, OpenStore
 from squall_io.spark.compaction.compacting import compact
 from squall_io.spark.compaction.parquet_merges import merge_parquet
+from squall_io.spark.compaction.spark_merges import SparkMerges
 from squall_io.spark.manifest.rewriting import Wanted
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.reading.committed import choose, read_committed
@@ -98,3 +99,29 @@ def test_all_values_are_the_same_for_all_readers_after_a_compaction_and_without_
     assert seen(spark, files) == before
     drop_replaced(files)
     assert seen(spark, files) == before
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json", "orc"])
+def test_other_formats_are_merged_by_spark_and_read_in_ranges(
+    spark: SparkSession, files: OpenStore, file_format: str
+) -> None:
+    schema = "n bigint, day string, text string"
+    old = SinkTask(files, schema, file_format=file_format, partition_by=["day"])
+    new = SinkTask(files, f"{schema}, more int", file_format=file_format, partition_by=["day"], index=1)
+    for number in range(4):
+        given = [(at, "ab"[at % 2], f"{number} {at}\n,") for at in range(6)]
+        if number % 2:
+            new.write(spark, [(*row, number) for row in given], committed=10.0 + number)
+        else:
+            old.write(spark, given, committed=10.0 + number)
+    reads: list[dict[str, Any]] = [
+        {},
+        {"key": "n"},
+        {"since": 11},
+        {"since": 11, "until": 13, "key": ["n", "day"]},
+    ]
+    before = [rows(read_committed(spark, files.root, **read)) for read in reads]
+    done = compact(files, Wanted(data="data"), SparkMerges(spark, files, old.table), "a test")
+    assert (done.files_before, done.files_after, done.rows) == (8, 2, 24)
+    drop_replaced(files)
+    assert [rows(read_committed(spark, files.root, **read)) for read in reads] == before
