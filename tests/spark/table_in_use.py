@@ -40,12 +40,12 @@ def rows(count: int) -> Counter[Row]:
 
 
 class Paced(FromPosition):
-    """Emits rows at a rate, and ends after `count`."""
+    """Emits rows at a rate, until there is a file `enough`."""
 
     outputs = COLUMNS
 
-    def __init__(self, count: int, a_second: int) -> None:
-        self.count, self.a_second = count, a_second
+    def __init__(self, enough: Path, a_second: int) -> None:
+        self.enough, self.a_second = enough, a_second
 
     def open(self, context: Context) -> None:
         super().open(context)
@@ -53,18 +53,18 @@ class Paced(FromPosition):
         self.next_at = context.now()
 
     def next_tuple(self) -> float | None:
-        if self.at >= self.count:
-            self.finish()
-            return None
         if (now := self.context.now()) < self.next_at:
             return self.next_at - now
+        if self.at % self.a_second == 0 and self.enough.exists():
+            self.finish()
+            return None
         self.next_at = max(self.next_at, now - 1) + 1 / self.a_second
         self.emit(row(self.at), message_id=self.at)
         self.at += 1
         return None
 
 
-def topology(folder: Path, count: int, a_second: int) -> Topology:
+def topology(folder: Path, a_second: int) -> Topology:
     """Each row once, by two tasks of a sink, in three partitions."""
     conf = {
         "topology.workers": 3,
@@ -73,7 +73,7 @@ def topology(folder: Path, count: int, a_second: int) -> Topology:
         "topology.require": "exactly-once",
     }
     builder = TopologyBuilder(NAME, conf=conf)
-    builder.set_spout("numbers", Paced(count, a_second))
+    builder.set_spout("numbers", Paced(folder / "enough", a_second))
     java = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": small_java()}
     sink = SparkSink(
         str(folder / "table"),
