@@ -73,7 +73,7 @@ def use(folder: Path, seconds: float, seed: int, spark: SparkSession) -> None:
             eventually(lambda: using.files > 0, START_SECS, "the first commit")
             follower.start()
             eventually(lambda: follower.has_copied, START_SECS, "the first copy")
-            while time.monotonic() < end or not using.kills:
+            while time.monotonic() < end or using.kills < 2:
                 using.round()
             (folder / "enough").touch()
             cluster.wait(NAME, 600)
