@@ -130,7 +130,9 @@ class Metrics:
 
     def gauge(self, name: str, function: Callable[[], float]) -> None: ...
 
-    def add(self, count: int = 1) -> None: ...
+    histogram = counter
+
+    def add(self, value: float = 1, count: int = 1) -> None: ...
 
 
 class WatchedStore(LosingFiles):
