@@ -128,7 +128,22 @@ def compact(
         return Compacted()
     if not take_over:
         require_idle(files)
-    rewriter = Rewriter(files, whose, wall, at=at)
+    return compact_as(Rewriter(files, whose, wall, at=at), wanted, write, progress=progress)
+
+
+def compact_as(
+    rewriter: Rewriter,
+    wanted: Wanted,
+    write: WriteMerge,
+    *,
+    progress: Progress = lambda done, total: None,
+    committed: Callable[[Step], object] = lambda step: None,
+) -> Compacted:
+    """Compact a table as this rewriter, which may have done so before; return what was done. Raises as `compact`.
+
+    committed: called after each step that counts.
+    """
+    files, at = rewriter.files, rewriter.at
     rewriter.begin()
     # Read again: what an earlier compaction has done until it was superseded is known only now.
     steps = plan(rewriter.read(), wanted)
@@ -147,6 +162,7 @@ def compact(
         _require_all_rows(step, parts)
         commit = rewriter.commit(name, step, parts, wanted.data)
         entry = commit.run()
+        committed(step)
         commit.clear()
         gains += _gains(step, entry, name, wanted)
     rewriter.end()
@@ -154,7 +170,7 @@ def compact(
     checkpoint_if_due(files)
     if newest_version(files) >= 0:
         at("delta")
-        catch_up(files, wall)
+        catch_up(files, rewriter.wall)
     replaced = sum(len(step.replaced) for step in steps)
     return Compacted(_summed(gains), replaced, len(steps), sum(step.rows for step in steps))
 
