@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from squall.stores.files import Files
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.compaction.parquet_merges import CannotMerge
 from squall_io.spark.delta.following import catch_up, newest_version
 from squall_io.spark.manifest.entries import BatchEntry, Parts
@@ -156,7 +156,13 @@ def compact_as(
         at("write")
         for number, merge in enumerate(step.merges):
             path = place_in(_below(merge.directory, wanted.data), f"part-{number:05d}{_suffix(merge)}")
-            parts[path] = write(files, merge, f"{name.attempt(1)}/{path}", rewriter.sign)
+            try:
+                parts[path] = write(files, merge, f"{name.attempt(1)}/{path}", rewriter.sign)
+            except AbsentFile as missing:
+                rewriter.require_owner()  # after another compaction, a vacuum may have deleted it
+                raise CannotMerge(
+                    f"a file of a committed batch is gone: {missing}; squall table {files.root} --verify names all such files"
+                ) from missing
             done += len(merge.sources)
             progress(done, total)
         _require_all_rows(step, parts)

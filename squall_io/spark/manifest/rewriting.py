@@ -35,7 +35,7 @@ from typing import Final
 
 from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest import layout
-from squall_io.spark.manifest.claims import list_claims, read_claim, take_over
+from squall_io.spark.manifest.claims import list_claims, read_claim, require_owner, take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner, Replacement
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, Parts
 from squall_io.spark.manifest.envelopes import UnreadableRecord
@@ -290,6 +290,10 @@ class Rewriter:
         self.sign()
         self.at("sweep")
         sweep(self.files, REWRITER, self._owner.epoch)
+
+    def require_owner(self) -> None:
+        """Raise `Superseded` if another rewriter has begun."""
+        require_owner(self.files, REWRITER, self._owned.epoch)
 
     def read(self) -> TableState:
         """Return the table, for `plan`. Raises `UnreadableManifest`."""
