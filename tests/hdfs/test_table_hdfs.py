@@ -1,20 +1,27 @@
-"""`squall table` on HDFS: in a JVM of its own only for files, without a Spark session; also for sweeps."""
+"""`squall table` on HDFS: in a JVM of its own only for files, without a Spark session; also for sweeps. `squall compact` and
+`squall vacuum` there, by WebHDFS."""
 
 from __future__ import annotations
 
 import re
 import subprocess
 import sys
+import time
 
 import pytest
+from click.testing import CliRunner
 
+from squall_cli.main import squall
 from squall_io.spark import committed_files
+from squall_io.spark.delta.comparing import LogState, compare_log
+from squall_io.spark.delta.following import catch_up, enable
 from squall_io.spark.manifest.layout import TABLE
 from squall_io.spark.manifest.tables import FolderTaken
 from squall_io.spark.stores import WEBHDFS, open_files
 from tests.hdfs_servers import HdfsServer
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
+from tests.squall_io import compacted_tables
 
 pytestmark = pytest.mark.slow
 
@@ -59,3 +66,24 @@ def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_p
             f"  - {gone.path} is missing (batch words-1.store.0.1.2)",
         ],
     )
+
+
+def test_a_table_on_hdfs_is_compacted_and_vacuumed_and_every_batch_reads_as_before(
+    hdfs: HdfsServer, hdfs_path: str
+) -> None:
+    conf = {WEBHDFS: hdfs.webhdfs}
+    with open_files(hdfs_path, conf=conf) as files:
+        task = SinkTask(files, compacted_tables.DDL, partition_by=["day"])
+        enable(files, time.time)
+        for number in range(1, 6):
+            compacted_tables.put(task, float(number))
+        catch_up(files, time.time)
+        before = compacted_tables.rows_by_batch(files, conf=conf)
+        webhdfs = ["--conf", f"{WEBHDFS}={hdfs.webhdfs}"]
+        for command in (["compact"], ["vacuum", "--retention", "0", "--allow-short"]):
+            done = CliRunner().invoke(squall, [*command, hdfs_path, *webhdfs], prog_name="squall")
+            assert done.exit_code == 0, done.output
+        assert "10 files" in done.output and len(committed_files(hdfs_path, conf)) == 2
+        assert sum(status.name.endswith(".parquet") for status in files.walk("data")) == 2
+        assert compacted_tables.rows_by_batch(files, conf=conf) == before
+        assert compare_log(files) == LogState(2)

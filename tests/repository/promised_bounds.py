@@ -401,18 +401,10 @@ TABLES: Final = (
 )
 
 SINK: Final = (
-    Bound(
-        "A sink adds its batches every 5 seconds",
-        5,
-        "squall_io.spark.sink.delta_follower:ROUND",
-        "squall_io/test_delta_follower.py::test_a_sink_of_default_settings_adds_its_batches_within_a_round",
-    ),
-    Bound(
-        "another task of a sink within 60 seconds",
-        60,
-        "squall_io.spark.sink.delta_follower:2 * LISTED + 2 * ROUND",
-        "squall_io/test_delta_follower.py::test_what_a_killed_task_left_out_is_in_the_log_within_a_minute_though_all_is_idle",
-    ),
+    Bound("A sink adds its batches every 5 seconds", 5, "squall_io.spark.sink.delta_follower:ROUND",
+          "squall_io/test_delta_follower.py::test_a_sink_of_default_settings_adds_its_batches_within_a_round"),
+    Bound("another task of a sink within 60 seconds", 60, "squall_io.spark.sink.delta_follower:2 * LISTED + 2 * ROUND",
+          "squall_io/test_delta_follower.py::test_what_a_killed_task_left_out_is_in_the_log_within_a_minute_though_all_is_idle"),
     Bound(
         "Versions are kept for 7 days",
         7,
