@@ -84,7 +84,7 @@ def is_followed(files: Files) -> bool:
     return log is not None and not log.lacks
 
 
-def test_a_directory_has_at_most_so_many_small_files_after_a_look_and_readers_see_no_difference(
+def test_the_files_of_a_crowded_directory_become_one_and_readers_see_no_difference(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
