@@ -398,6 +398,14 @@ TABLES: Final = (
           "squall_io/test_leases.py::test_a_lease_expires_by_the_clock_that_dates_it_unless_it_is_put_again"),
     Bound("is renewed every 150 s", 150, "squall_io.spark.manifest.leases:RENEW",
           "squall_io/test_leases.py::test_a_thread_renews_the_lease"),
+    Bound("with files of 128 MiB", 128, "squall_io.spark.manifest.rewriting:TARGET / 2**20",
+          "squall_io/test_sink_compactor.py::test_the_files_of_a_crowded_directory_become_one_and_readers_see_no_difference"),
+    Bound("Its first task looks at the manifest each minute", 1, "squall_io.spark.sink.compactor:LOOK / 60",
+          "squall_io/test_sink_compactor.py::test_the_files_of_a_crowded_directory_become_one_and_readers_see_no_difference"),
+    Bound("so the next task waits for up to 10 minutes", 10, "squall_io.spark.manifest.rewriting:QUIET / 60",
+          "squall_io/test_sink_compactor.py::test_a_task_that_is_killed_at_any_step_loses_nothing_and_the_next_one_goes_on"),
+    Bound("tries to compact again after 2 minutes", 2, "squall_io.spark.sink.compactor:2 * LOOK / 60",
+          "squall_io/test_sink_compactor.py::test_an_error_that_stays_is_logged_once_and_looked_for_less_and_less"),
 )
 
 SINK: Final = (
@@ -405,12 +413,8 @@ SINK: Final = (
           "squall_io/test_delta_follower.py::test_a_sink_of_default_settings_adds_its_batches_within_a_round"),
     Bound("another task of a sink within 60 seconds", 60, "squall_io.spark.sink.delta_follower:2 * LISTED + 2 * ROUND",
           "squall_io/test_delta_follower.py::test_what_a_killed_task_left_out_is_in_the_log_within_a_minute_though_all_is_idle"),
-    Bound(
-        "Versions are kept for 7 days",
-        7,
-        "squall_io.spark.delta.following:RETAINED / 86_400",
-        "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go",
-    ),
+    Bound("Versions are kept for 7 days", 7, "squall_io.spark.delta.following:RETAINED / 86_400",
+          "squall_io/test_delta_log.py::test_a_log_is_the_same_from_a_checkpoint_and_old_versions_go"),
     Bound("unless a single attempt takes longer than ten minutes", 10, "squall_io.spark.signs_of_life:PATIENCE / 60",
           "squall_io/test_long_attempts.py::test_an_attempt_reports_progress_for_its_patience_and_no_longer"),
     Bound("The log reports this at once, then every minute", 1, "squall_io.spark.sink.errors:LOG_AGAIN / 60",

@@ -19,6 +19,7 @@ from squall_io.spark.manifest.claims import list_claims, take_over
 from squall_io.spark.manifest.layout import STAGING
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.sink import bolt as sink
+from squall_io.spark.sink.compactor import SinkCompactor
 from squall_io.spark.stores import open_files
 from topology_api import Bolt, Fields, Spout, TopologyBuilder, TopologyFailed
 
@@ -102,6 +103,23 @@ def test_batches_are_written_by_size_and_by_interval(spark: SparkSession, tmp_pa
     run_bolt(bolt, [*given[:4], Pause(3), *given[4:]], source_fields=FIELDS)
     with open_files(str(tmp_path)) as files:
         assert [entry.rows for entry in read_state(files).entries] == [3, 1, 3]
+
+
+def test_small_files_are_put_together_between_batches(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[SinkCompactor] = []
+    monkeypatch.setattr(SinkCompactor, "open", lambda self: made.append(self))
+    monkeypatch.setattr(sink, "at_step", lambda step: step == "ack" and made[0].round() and None)
+    given = [(word, number) for number in range(6) for word in ("a", None)]
+    bolt = SparkSink(str(tmp_path), SCHEMA, batch_size=2, partition_by="word", compact_after=3)
+    run_bolt(bolt, given, source_fields=FIELDS)
+    with open_files(str(tmp_path)) as files:
+        entries = read_state(files).entries
+    assert [len(entry.files) for entry in entries] == [2, 2, 2]
+    assert [entry.rows for entry in entries] == [8, 2, 2]
+    assert rows_of(spark, tmp_path) == sorted(given, key=repr)
+    assert DeltaTable(tmp_path).to_pyarrow_table().num_rows == len(given)
 
 
 def test_columns_added_by_one_sink_are_null_in_the_rows_of_another(

@@ -195,6 +195,28 @@ def test_a_compaction_that_was_taken_over_stops_and_what_it_writes_late_does_not
     assert rows_by_batch(files) == before and data_files(tmp_path) == read_state(files).entries[0].paths
 
 
+def test_beside_another_one_and_a_vacuum_it_says_who_has_taken_over(tmp_path: Path) -> None:
+    files, _ = a_table(tmp_path)
+    before = rows_by_batch(files)
+
+    def others(at: str) -> None:
+        if at == "write":
+            run(files, take_over=True)
+            assert drop_replaced(files)
+
+    with pytest.raises(Superseded, match="was taken over by a test"):
+        run(files, at=others)
+    assert rows_by_batch(files) == before
+
+
+def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    files, _ = a_table(tmp_path)
+    lost = max(data_files(tmp_path))
+    (tmp_path / lost).unlink()
+    with pytest.raises(CannotMerge, match=f"a file of a committed batch is gone: .*{lost}.*--verify"):
+        run(files)
+
+
 def test_writers_go_on_meanwhile_and_a_reader_follows_to_the_moved_rows(tmp_path: Path) -> None:
     files, task = a_table(tmp_path)
     units = BatchUnits(CommittedRows(files.root, ["n"]))

@@ -39,6 +39,17 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"batch_size": 0}, "batch_size is 0 (int)"),
         ({"batch_size": True}, "batch_size is True (bool)"),
         ({"batch_interval": 0}, "batch_interval is 0"),
+        (
+            {"compact_after": 0},
+            "compact_after is 0 (int): give the number of small files that a partition may have",
+        ),
+        ({"compact_after": True}, "compact_after is True (bool)"),
+        ({"compact_after": "9"}, "compact_after is '9' (str)"),
+        (
+            {"compact_after": 9, "format": "orc"},
+            "compact_after is 9 (int), and format is 'orc': a sink compacts tables of parquet only; leave"
+            " compact_after out, and run squall compact PATH now and then",
+        ),
         ({"master": ""}, "master is ''"),
         ({"master": 3}, "master is 3 (int)"),
         ({"master": "foo"}, "master is 'foo', which Spark does not take: write one of local, local[*], "),
@@ -127,8 +138,9 @@ def test_the_batch_size_is_that_of_the_subclass_unless_an_argument_overrides_it(
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    found = problems_of(path="x", format="xml", batch_size=-1, batch_interval="5", master=4, conf={"a": "b"})
-    assert len(found) == 6
+    wrong = {"path": "x", "format": "xml", "batch_size": -1, "batch_interval": "5", "master": 4}
+    found = problems_of(**wrong, conf={"a": "b"}, compact_after=0)
+    assert len(found) == 7
 
 
 def test_a_conf_value_that_may_be_secret_is_not_shown() -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from squall.stores.files import Files
+from squall.stores.files import AbsentFile, Files
 from squall_io.spark.compaction.parquet_merges import CannotMerge
 from squall_io.spark.delta.following import catch_up, newest_version
 from squall_io.spark.manifest.entries import BatchEntry, Parts
@@ -128,7 +128,22 @@ def compact(
         return Compacted()
     if not take_over:
         require_idle(files)
-    rewriter = Rewriter(files, whose, wall, at=at)
+    return compact_as(Rewriter(files, whose, wall, at=at), wanted, write, progress=progress)
+
+
+def compact_as(
+    rewriter: Rewriter,
+    wanted: Wanted,
+    write: WriteMerge,
+    *,
+    progress: Progress = lambda done, total: None,
+    committed: Callable[[Step], object] = lambda step: None,
+) -> Compacted:
+    """Compact a table as this rewriter, which may have done so before; return what was done. Raises as `compact`.
+
+    committed: called after each step that counts.
+    """
+    files, at = rewriter.files, rewriter.at
     rewriter.begin()
     # Read again: what an earlier compaction has done until it was superseded is known only now.
     steps = plan(rewriter.read(), wanted)
@@ -141,12 +156,19 @@ def compact(
         at("write")
         for number, merge in enumerate(step.merges):
             path = place_in(_below(merge.directory, wanted.data), f"part-{number:05d}{_suffix(merge)}")
-            parts[path] = write(files, merge, f"{name.attempt(1)}/{path}", rewriter.sign)
+            try:
+                parts[path] = write(files, merge, f"{name.attempt(1)}/{path}", rewriter.sign)
+            except AbsentFile as missing:
+                rewriter.require_owner()  # after another compaction, a vacuum may have deleted it
+                raise CannotMerge(
+                    f"a file of a committed batch is gone: {missing}; squall table {files.root} --verify names all such files"
+                ) from missing
             done += len(merge.sources)
             progress(done, total)
         _require_all_rows(step, parts)
         commit = rewriter.commit(name, step, parts, wanted.data)
         entry = commit.run()
+        committed(step)
         commit.clear()
         gains += _gains(step, entry, name, wanted)
     rewriter.end()
@@ -154,7 +176,7 @@ def compact(
     checkpoint_if_due(files)
     if newest_version(files) >= 0:
         at("delta")
-        catch_up(files, wall)
+        catch_up(files, rewriter.wall)
     replaced = sum(len(step.replaced) for step in steps)
     return Compacted(_summed(gains), replaced, len(steps), sum(step.rows for step in steps))
 

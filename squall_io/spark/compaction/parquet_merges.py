@@ -55,13 +55,13 @@ def merge_parquet(files: Files, merge: Merge, path: str, sign: Callable[[], None
         ) as writer:
             waiting: list[pa.Table] = []
             for piece in merge.pieces:
+                sign()
                 rows = 0
                 for table in sources.rows(piece, schema):
                     rows += table.num_rows
                     waiting.append(table)
                     if sum(each.nbytes for each in waiting) >= GROUP:
                         _write(writer, waiting)
-                        sign()
                 parts.append((piece.name, rows))
             _write(writer, waiting)
         out.seek(0)

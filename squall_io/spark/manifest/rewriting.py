@@ -28,14 +28,14 @@ Must not know: Spark, file formats, sinks.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from squall.stores.files import AbsentFile, Files
 from squall_io.spark.manifest import layout
-from squall_io.spark.manifest.claims import list_claims, read_claim, take_over
+from squall_io.spark.manifest.claims import list_claims, read_claim, require_owner, take_over
 from squall_io.spark.manifest.commit import BatchCommit, Owner, Replacement
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, Parts
 from squall_io.spark.manifest.envelopes import UnreadableRecord
@@ -74,6 +74,8 @@ class Wanted:
     partition: str = ""
     #: The folder of the data files (`TableRecord.data`).
     data: str = ""
+    #: Only files of these directories; None: of all.
+    only: frozenset[str] | None = None
 
     @property
     def small(self) -> int:
@@ -82,6 +84,8 @@ class Wanted:
 
     def has(self, directory: str) -> bool:
         """Return whether the files of a directory are to be compacted."""
+        if self.only is not None and directory not in self.only:
+            return False
         below = layout.place_in(self.data, self.partition)
         return directory == below or not below or directory.startswith(f"{below}/")
 
@@ -151,6 +155,13 @@ def plan(state: TableState, wanted: Wanted) -> list[Step]:
     uncertain = set(state.uncertain)
     certain = [entry for entry in state.entries if entry.batch not in uncertain and entry.files]
     return [step for group in _groups(certain, wanted) if (step := _step(group, state, wanted)) is not None]
+
+
+def crowded(state: TableState, wanted: Wanted, limit: int) -> frozenset[str]:
+    """Return the directories that have more small files than this."""
+    files = (file for entry in state.entries for file in entry.files)
+    small = Counter(file.directory for file in files if file.size < wanted.small)
+    return frozenset(directory for directory, count in small.items() if count > limit)
 
 
 def _groups(entries: Iterable[BatchEntry], wanted: Wanted) -> Iterator[list[BatchEntry]]:
@@ -262,9 +273,14 @@ class Rewriter:
     _number: int = field(default=0, init=False)
     _last_sign: float | None = field(default=None, init=False)
 
+    @property
+    def epoch(self) -> int:
+        """The epoch that this rewriter owns; 0 before `begin`."""
+        return 0 if self._owner is None else self._owner.epoch
+
     def begin(self) -> None:
         """Become the rewriter, and delete what earlier rewriters have left. What an earlier one writes from now on does not
-        count. After an error, call it again.
+        count. After an error, call it again; after `end`, too, to go on in the same epoch, unless a call to commit has failed.
         """
         if self._owner is None:
             self.at("claim")
@@ -274,6 +290,10 @@ class Rewriter:
         self.sign()
         self.at("sweep")
         sweep(self.files, REWRITER, self._owner.epoch)
+
+    def require_owner(self) -> None:
+        """Raise `Superseded` if another rewriter has begun."""
+        require_owner(self.files, REWRITER, self._owned.epoch)
 
     def read(self) -> TableState:
         """Return the table, for `plan`. Raises `UnreadableManifest`."""
@@ -313,6 +333,13 @@ class Rewriter:
         """Say that the work is done: another rewriter need not wait for signs of life."""
         self.at("end")
         self.files.delete(BatchName(REWRITER, self._owned.epoch, 0).staging)
+        self._last_sign = None
+
+    def give_up(self) -> None:
+        """Delete what was staged for the newest batch, of which nothing was moved, and `end`."""
+        if self._owner is not None:
+            self.files.delete(BatchName(REWRITER, self._owner.epoch, self._number).staging)
+            self.end()
 
     @property
     def _owned(self) -> Owner:

@@ -23,7 +23,13 @@ from squall_io.spark.rows.from_tuples import SLICE, Row, RowsOf, table_of
 from squall_io.spark.rows.schema import parse_schema
 from squall_io.spark.sink.epoch_writer import EpochWriter
 from squall_io.spark.sink.errors import NotCommitted
-from squall_io.spark.sink.settings import SinkSettings, batch_problems, names_of, parsed
+from squall_io.spark.sink.settings import (
+    SinkSettings,
+    batch_problems,
+    compaction_problems,
+    names_of,
+    parsed,
+)
 from squall_io.spark.sink.sink_writer import SinkWriter
 from squall_io.spark.stores.opening import check_table_path, place_problems, settings_in
 from topology_api import (
@@ -67,6 +73,8 @@ class SparkSink(StagedSink):
         defaults of the class, 10,000 and 5.0.
     master, conf: master and settings of the Spark session, which all sinks of a worker share. Without a master, Spark runs
         in the worker's own Java (`local[*]`).
+    compact_after: how many small files a partition may have until the sink puts their rows together, as `squall compact` does;
+        None: any number. Tables of parquet only.
     """
 
     threaded = True
@@ -86,6 +94,7 @@ class SparkSink(StagedSink):
         master: str | None = None,
         conf: Mapping[str, Any] | None = None,
         compression: str | None = None,
+        compact_after: int | None = None,
     ) -> None:
         if batch_size is not None:
             self.batch_size = batch_size
@@ -100,6 +109,7 @@ class SparkSink(StagedSink):
         if columns is not None:
             problems += format_problems(columns, format, by, compression)
         problems += batch_problems(self.batch_size, self.batch_interval)
+        problems += compaction_problems(compact_after, format)
         wrong = f"conf is {typed(conf)}: give Spark's settings as a dict, {{'spark.executor.memory': '2g'}}"
         given = {} if conf is None else conf
         settings = parsed(given, Mapping, lambda conf: settings_in(conf, problems), wrong, problems) or {}
@@ -111,7 +121,9 @@ class SparkSink(StagedSink):
             raise InvalidConfig(problems, f"a SparkSink to {shown(path)}")
         by = tuple(column.name for name in by if (column := columns.column(name)) is not None)
         packed = None if compression is None else str(compression)
-        self._settings = SinkSettings(where, columns, str(format), by, packed, master, settings)
+        self._settings = SinkSettings(
+            where, columns, str(format), by, packed, master, settings, compact_after
+        )
 
     @property
     def settings(self) -> SinkSettings:

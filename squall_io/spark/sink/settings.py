@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from squall.stores.paths import InvalidPath, nested
+from squall_io.spark.rows.formats import FORMATS
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import SchemaError
 from squall_io.spark.session.request import SessionRequest, request_conflict
@@ -18,6 +19,8 @@ from topology_api.values import MAX_SECONDS, number_problem
 from topology_api.wording import listed, nearest, typed
 
 LARGEST_BATCH: Final = 10_000_000
+#: The most small files that `compact_after` lets a partition have.
+MOST_SMALL: Final = 1_000_000
 _Parsed = TypeVar("_Parsed")
 
 
@@ -33,6 +36,8 @@ class SinkSettings:
     # `master` and `conf` may contain secrets, such as the token of a Spark Connect address.
     master: str | None = field(repr=False)
     conf: Mapping[str, str] = field(repr=False)
+    #: How many small files a directory may have; None: any number.
+    compact_after: int | None = None
 
     def missing_fields(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterator[str]:
         """Yield a sentence for each input stream that lacks columns of the schema."""
@@ -93,3 +98,19 @@ def batch_problems(size: object, interval: object) -> Iterator[str]:
         yield f"batch_size is {typed(size)}: give a number of rows, at least 1 and at most {LARGEST_BATCH}"
     if (problem := number_problem(interval, 0, MAX_SECONDS, "seconds", above=True)) is not None:
         yield f"batch_interval {problem}"
+
+
+def compaction_problems(after: object, file_format: object) -> Iterator[str]:
+    """Yield a sentence for each problem of `compact_after`."""
+    if after is None:
+        return
+    if isinstance(after, bool) or not isinstance(after, int) or not 1 <= after <= MOST_SMALL:
+        yield (
+            f"compact_after is {typed(after)}: give the number of small files that a partition may have, at least 1 and at most"
+            f" {MOST_SMALL}, or None to leave them"
+        )
+    if file_format in FORMATS and file_format != "parquet":
+        yield (
+            f"compact_after is {typed(after)}, and format is {file_format!r}: a sink compacts tables of parquet only; leave"
+            " compact_after out, and run squall compact PATH now and then"
+        )

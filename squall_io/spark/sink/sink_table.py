@@ -5,6 +5,8 @@ Must not know: how batches are committed, tuples.
 
 from __future__ import annotations
 
+import os
+import socket
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -28,6 +30,7 @@ from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
 from squall_io.spark.signs_of_life import keep_alive
+from squall_io.spark.sink.compactor import SinkCompactor
 from squall_io.spark.sink.delta_follower import DeltaFollower
 from squall_io.spark.sink.errors import ErrorClass, NotCommitted, Retries, classify
 from squall_io.spark.sink.settings import SinkSettings
@@ -64,6 +67,8 @@ class SinkTable(ABC):
         self._lease: SessionLease | None = None
         #: What keeps the Delta log of the table; None: a table of this format has none.
         self._delta: DeltaFollower | None = None
+        #: What compacts the table; None: this task does not.
+        self._compactor: SinkCompactor | None = None
         self._files: OpenStore | None = None
         self._writer: TableWriter | None = None
         #: The session that `_files` and `_writer` belong to.
@@ -106,6 +111,7 @@ class SinkTable(ABC):
                 (self._agree, "the table is opened"),
                 *self._steps(),
                 (self._follow, "the table is opened"),
+                (self._compact, "the table is opened"),
             ):
                 self._progress(doing)
                 self._insist(step, retries)
@@ -117,6 +123,9 @@ class SinkTable(ABC):
 
     def close(self) -> None:
         """Release everything. May be called twice."""
+        compactor, self._compactor = self._compactor, None
+        if compactor is not None:
+            compactor.close()
         delta, self._delta = self._delta, None
         if delta is not None:
             delta.close()
@@ -182,6 +191,16 @@ class SinkTable(ABC):
         delta = DeltaFollower(lambda: self._store, self._table.partition_by, self._log)
         delta.open()
         self._delta = delta
+
+    def _compact(self) -> None:
+        """Compact the table from now on, if it is this task's turn."""
+        task, limit = self._context, self._settings.compact_after
+        if limit is None or task.index:
+            return
+        whose = f"the sink {task.component} of topology {task.topology} on {socket.gethostname()}, process {os.getpid()}"
+        count = task.counter("files compacted").add
+        self._compactor = SinkCompactor(lambda: self._store, self._table.data, limit, whose, self._log, count)
+        self._compactor.open()
 
     def _write_first(self, folder: str, attempt: str, name: str) -> None:
         """Let Spark write a row to `attempt`, and delete it with its folder: a session's first write takes seconds, so no batch
