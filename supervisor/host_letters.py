@@ -187,11 +187,11 @@ class HostLetters:
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """What is known of a file: how many letters it has, when the first and the last of them expires (None: never), and how many
+    """What is known of a file: the ids of its letters, when the first and the last of them expires (None: never), and how many
     of them wait for which version."""
 
     stamp: tuple[int, int]
-    letters: int
+    ids: frozenset[str]
     first: float | None
     last: float | None
     heirs: Mapping[str, int]
@@ -233,7 +233,7 @@ class LetterCount:
         heirs: Counter[str],
         until: list[float | None],
     ) -> None:
-        total = 0
+        there: set[str] = set()  # a letter that is in two files is one letter
         for file in folder.files():
             path = folder.path / file.name
             known = before.get(path)
@@ -243,15 +243,15 @@ class LetterCount:
                     _log.warning("dead letters cannot be read: %s", damage)
                 self._names[folder.path] = letters[0].letter.topology if letters else ""
                 known = _counted(letters, file.stamp)
-            if known.letters == 0 and now - int(file.name.partition("-")[0]) / 1000 > DAMAGED_SECS:
+            if not known.ids and now - int(file.name.partition("-")[0]) / 1000 > DAMAGED_SECS:
                 folder.remove(file.name)
                 continue
             if known.first is not None and known.first <= now:
                 known = self._expire(folder, file.name, now)
             self._known[path] = known
-            total += known.letters
+            there |= known.ids
             heirs.update(known.heirs)
-            until += [known.last] if known.letters else []
+            until += [known.last] if known.ids else []
         for task, id, file in folder.resends():  # also of tasks that are gone, so these expire too
             path = folder.path / RESEND / file.name
             known = before.get(path)
@@ -262,12 +262,12 @@ class LetterCount:
                 folder.remove_resend(task, id)
                 continue
             self._known[path] = known
-            total += known.letters
-            until += [known.last] if known.letters else []
-        if total:
+            there |= known.ids
+            until += [known.last] if known.ids else []
+        if there:
             shown = unquoted(folder.path.name)
             own = folder_name(shown) == folder.path.name
-            counts[shown if own else self._names.get(folder.path, shown)] = total
+            counts[shown if own else self._names.get(folder.path, shown)] = len(there)
         else:
             self._names.pop(folder.path, None)
             folder.sweep()
@@ -292,7 +292,7 @@ def _counted(letters: Collection[KeptLetter], stamp: tuple[int, int]) -> _Counte
     ends = [each for each in times if each is not None]
     return _Counted(
         stamp,
-        len(times),
+        frozenset(each.letter.id for each in letters),
         min(ends, default=None),
         None if None in times else max(ends, default=None),
         Counter(each.letter.heir for each in letters if each.letter.heir),

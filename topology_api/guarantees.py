@@ -20,6 +20,7 @@ from topology_api.letter_streams import reached
 from topology_api.rewindable import RewindableSpout
 from topology_api.stateful import StatefulBolt
 from topology_api.topology import DEAD_LETTERS, Topology
+from topology_api.wording import listed
 
 Level = Literal["exactly-once", "at-least-once", "at-most-once"]
 EXACTLY_ONCE: Final = "exactly-once"
@@ -111,6 +112,27 @@ def requirement_problems(
             yield f"{REQUIRE} is {EXACTLY_ONCE}, but {obstacle.text}"
 
 
+def counting_again(topology: Topology) -> list[str]:
+    """Return the spouts that cannot rewind, and that reach state or a committing sink: with a state path, what they emit counts
+    once only while their own worker lives."""
+    judge = _Judge(topology, {})
+    return list(
+        dict.fromkeys(
+            spout
+            for spout, through, sink in _connected(topology, judge.components)
+            if not judge.rewinds(spout) and any(map(judge.counts_once, (*through, sink)))
+        )
+    )
+
+
+def rewind_note(spouts: Sequence[str]) -> str:
+    """Return what to know of these spouts."""
+    return (
+        f"{'spouts' if len(spouts) > 1 else 'spout'} {listed(spouts)} cannot rewind: what such a spout emits again after its "
+        "own worker has died may count twice, and what it does not may be lost; derive from RewindableSpout (docs/state.md)"
+    )
+
+
 class _Judge:
     """The settings and the components of one topology, each loaded once."""
 
@@ -155,6 +177,9 @@ class _Judge:
 
     def rewinds(self, spout: str) -> bool:
         return isinstance(self.components[spout], RewindableSpout)
+
+    def counts_once(self, bolt: str) -> bool:
+        return isinstance(self.components[bolt], (StatefulBolt, CommittingSink))
 
     def conditions(self, spout: str, bolts: Sequence[str], sink: str) -> Iterator[str]:
         """Yield what must be true for the level of a pair, and only the user can know."""

@@ -34,6 +34,7 @@ from squall_cli.terminal.live_table import LiveTable, Screen
 from squall_cli.terminal.views import PlainLines, RunView
 from topology_api.epoch_rules import memory_note, state_in_memory, state_path
 from topology_api.errors import NoSuchTopology, SquallError
+from topology_api.guarantees import counting_again, rewind_note
 from topology_api.topology import Topology
 
 
@@ -136,6 +137,8 @@ def run_topology(
         keeps = {each.id: each.keeps for each in topology.components}
         if bolts := state_in_memory(keeps, conf, topology.conf, layers.overrides.topology):
             write(sys.stderr, memory_note(bolts))
+    if state_path(conf) is not None and (spouts := counting_again(topology)):
+        write(sys.stderr, rewind_note(spouts))
     drain_seconds = float(conf["topology.message.timeout.secs"])  # type: ignore[arg-type]
     user_output.show_log(topology.name)
     with Interrupts() as interrupts:

@@ -31,7 +31,14 @@ from squall_cli.terminal.formats import in_bytes, to_type
 from squall_cli.terminal.interrupts import all_as_ctrl_c
 from squall_cli.terminal.lines import write, write_json
 from squall_cli.terminal.user_output import keep_stdout
-from topology_api.epoch_rules import STATE_PATH, is_auto, keeps_something, memory_note, state_in_memory
+from topology_api.epoch_rules import (
+    STATE_PATH,
+    is_auto,
+    keeps_something,
+    memory_note,
+    state_in_memory,
+    state_path,
+)
 from topology_api.errors import SquallError
 from topology_api.state_places import AUTO
 from topology_api.topology import Topology
@@ -189,14 +196,14 @@ def go(cluster: cluster_client.ClusterOptions, asked: SubmitOptions, settings: t
                         steps.done(line)
                     begins = what_comes_again(asked.state_start, topology)
                 if asked.check:
-                    found = checked(client, submission, package, steps)
+                    found = checked(client, submission, topology, package, steps)
                     steps.done(begins)
                     if cluster.as_json:
                         write_json(out, found)
                     else:
                         write(out, f"{submission.name} can be submitted; nothing was changed")
                     return
-                accepted = sent(client, submission, package, steps)
+                accepted = sent(client, submission, topology, package, steps)
             result: dict[str, Any] = {"name": accepted.name, "id": accepted.id, "state": accepted.state}
             result |= {"kept": accepted.kept, "changed": accepted.changed, "state_path": accepted.state_path}
             result |= {"uploaded": accepted.uploaded, "files": {file.purpose: file.sha256 for file in files}}
@@ -291,7 +298,9 @@ def made(
     return OutgoingSubmission(topology.name, body, files)
 
 
-def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps) -> Accepted:
+def sent(
+    client: NimbusClient, submission: OutgoingSubmission, topology: Topology, package: Package, steps: Steps
+) -> Accepted:
     """Send the submission, and show its parts."""
     from squall.http.client import Refused
     from squall_cli.packing import submission as sending
@@ -311,13 +320,14 @@ def sent(client: NimbusClient, submission: OutgoingSubmission, package: Package,
         all_there = "nothing to upload: the cluster has it already"
         steps.done(f"uploaded: {in_bytes(accepted.uploaded)}" if accepted.uploaded else all_there)
     steps.done(f"submitted: {accepted.name} as {accepted.id}")
-    for line in (*differences(accepted), *state_notes(submission, accepted)):
+    notes = *state_notes(submission, accepted), *spout_notes(topology, submission, accepted)
+    for line in (*differences(accepted), *notes):
         steps.done(line)
     return accepted
 
 
 def checked(
-    client: NimbusClient, submission: OutgoingSubmission, package: Package, steps: Steps
+    client: NimbusClient, submission: OutgoingSubmission, topology: Topology, package: Package, steps: Steps
 ) -> dict[str, Any]:
     """Let Nimbus check the submission, show what it would change, and return that."""
     from nimbus.files.stored_files import FileTooLarge
@@ -335,7 +345,8 @@ def checked(
         supervisors = client.supervisors()
     if answer.uploaded:
         steps.done(f"to upload: {in_bytes(answer.uploaded)}")
-    for line in (*differences(answer), *state_notes(submission, answer)):
+    notes = *state_notes(submission, answer), *spout_notes(topology, submission, answer)
+    for line in (*differences(answer), *notes):
         steps.done(line)
     free = sum(each.slots - each.used for each in supervisors if each.takes_workers)
     free += sum(
@@ -370,6 +381,16 @@ def state_notes(submission: OutgoingSubmission, answer: Accepted) -> list[str]:
     else:
         bolts = [each for each, own in keeps.items() if keeps_something(own)]
     return [memory_note(bolts)] if bolts else []
+
+
+def spout_notes(topology: Topology, submission: OutgoingSubmission, answer: Accepted) -> list[str]:
+    """Return which spouts may make kept state count a tuple twice."""
+    from topology_api.guarantees import counting_again, rewind_note
+
+    # A Nimbus of an earlier release does not say where the state is kept.
+    kept_at = answer.state_path or state_path({**submission.body["conf"], **answer.kept})
+    spouts = [] if kept_at is None else counting_again(topology)
+    return [rewind_note(spouts)] if spouts else []
 
 
 def too_large(error: SquallError, package: Package) -> SquallError:

@@ -9,8 +9,9 @@ import pytest
 from topology_api import Replay
 from worker.epochs.after_commit import HANDLE, LETTERS, ROWS, AfterCommit, EpochOutcome
 from worker.epochs.emissions import Emissions
-from worker.epochs.parking import Parking
+from worker.epochs.parking import Parked, Parking
 from worker.epochs.sinks import CommitHandle, ReadToken, ShowAnswer, Showing, ShowLetters, WriteRows, heir_of
+from worker.epochs.snapshot_files import TaskSnapshot
 
 
 def showing(*outcomes: EpochOutcome, committed: int) -> Showing:
@@ -128,6 +129,37 @@ def test_a_rewind_brings_a_parked_tuple_back_with_its_failures_by_another_clock(
     assert again is not None
     there.failed(again, "KeyError", Replay(max_attempts=2), 503.0)
     assert len(there.close(1)) == 1
+
+
+def test_letters_that_their_readers_have_yet_to_get_are_part_of_snapshots() -> None:
+    parking = Parking("count/0", limit=5)
+    parking.is_read = True
+    parking.give_up(Parked("at once", 3, 0.0), "a", read=True)
+    parking.give_up(Parked("later", 2, 0.0), "b")
+    parking.give_up_in(1, "ends", "c")
+    parking.give_up_in(2, "next", "d")
+    assert [letter.item for letter in parking.close(1)] == ["at once", "later", "ends"]
+    snapshot = TaskSnapshot("count/0", 1, 0, 0)
+    parking.fill(snapshot, 0.0)
+    parking.unread.pop(0)  # the task has emitted it meanwhile, in the next epoch
+    parking.give_up_in(1, "late", "e")
+    assert [letter.item for letter in parking.close_late(snapshot)] == ["late"]
+    assert parking.unread == [("ends", "c", 1), ("late", "e", 1)]
+    assert snapshot.unread == [("later", "b", 2), ("ends", "c", 1), ("late", "e", 1)]
+    there = Parking("count/0", limit=5)
+    there.restore((), 0.0, unread=snapshot.unread)
+    assert there.unread == snapshot.unread
+    parking.close(2)
+    assert parking.unread[2:] == [("next", "d", 1)]
+
+
+def test_letters_that_no_bolt_reads_are_not_gathered_for_readers() -> None:
+    parking = Parking("count/0", limit=5)
+    parking.give_up(Parked("tuple", 1, 0.0), "a")
+    snapshot = TaskSnapshot("count/0", 1, 0, 0)
+    parking.give_up_in(1, "late", "e")
+    parking.close_late(snapshot)
+    assert parking.unread == snapshot.unread == []
 
 
 def test_emissions_are_acked_once_and_those_of_void_epochs_are_not() -> None:

@@ -76,6 +76,13 @@ def test_tuples_that_a_bolt_with_epochs_gave_up_are_counted_too(tmp_path: Path, 
         assert result.stderr.splitlines()[-1].startswith(said)
 
 
+@pytest.mark.parametrize(("path", "named"), [("file://{}", 1), ("null", 0)])
+def test_a_spout_that_cannot_rewind_is_named_if_state_is_kept(tmp_path: Path, path: str, named: int) -> None:
+    result = squall_run(topology("counts"), "-o", f"topology.state.path={path.format(tmp_path)}")
+    said = "spout 'source' cannot rewind: what such a spout emits again after its own worker has died may count twice"
+    assert (result.returncode, result.stderr.count(said)) == (0, named), result.stderr
+
+
 def test_failures_can_be_allowed() -> None:
     result = squall_run(topology("refuses"), "--json", "--allow-failures")
     summary = json.loads(result.stdout)

@@ -122,6 +122,13 @@ def test_old_letters_expire_and_the_others_are_counted(letters: HostLetters) -> 
     assert not any(letters.root.iterdir())
 
 
+def test_a_letter_that_is_in_two_files_counts_once(letters: HostLetters) -> None:
+    filled(letters, [kept_letter(1), kept_letter(2)])
+    filled(letters, [kept_letter(2), kept_letter(3)])
+    letters.folder("orders").add_resend(5, kept_letter(1))
+    assert LetterCount(letters, "s1", "host").count(400.0).topologies == {"orders": 3}
+
+
 def test_a_letter_that_waits_for_a_task_that_is_gone_expires_too(letters: HostLetters) -> None:
     filled(letters, [kept_letter(1, expires_at=500.0), kept_letter(2, expires_at=900.0)])
     letters.hand_over("orders", ["000000000001"], 5)

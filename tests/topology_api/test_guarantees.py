@@ -21,7 +21,14 @@ from topology_api import (
     Tuple,
     ValueState,
 )
-from topology_api.guarantees import Guarantees, PairGuarantee, guarantees, requirement_problems
+from topology_api.guarantees import (
+    Guarantees,
+    PairGuarantee,
+    counting_again,
+    guarantees,
+    requirement_problems,
+    rewind_note,
+)
 
 WITH_PATH = {"topology.state.path": "file:///state"}
 REQUIRED = {"topology.require": "exactly-once"}
@@ -154,6 +161,30 @@ def test_a_spout_that_cannot_rewind_is_named() -> None:
     ]
     assert pair.conditions == ("the source of 'c0' delivers again what was not acked",)
     assert "once while its worker lives" in pair.states[0].text
+
+
+@pytest.mark.parametrize(
+    ("components", "named"),
+    [
+        ((Plain(), Pass(), Counts(), Pass()), ["c0"]),
+        ((Plain(), Counts(), Rows()), ["c0"]),
+        ((Plain(), Rows()), ["c0"]),
+        ((Plain(), Pass()), []),
+        ((Rewinds(), Counts(), Rows()), []),
+    ],
+)
+def test_spouts_that_cannot_rewind_are_named_if_they_reach_state_or_a_committing_sink(
+    components: tuple[Any, ...], named: list[str]
+) -> None:
+    assert counting_again(line(*components)) == named
+
+
+def test_the_note_on_spouts_that_cannot_rewind_says_what_happens_and_what_to_do() -> None:
+    assert rewind_note(["a"]) == (
+        "spout 'a' cannot rewind: what such a spout emits again after its own worker has died may count twice, and what it "
+        "does not may be lost; derive from RewindableSpout (docs/state.md)"
+    )
+    assert rewind_note(["a", "b"]).startswith("spouts 'a', 'b' cannot rewind: ")
 
 
 def test_a_bolt_that_is_no_token_sink_is_named() -> None:

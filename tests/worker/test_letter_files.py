@@ -57,6 +57,15 @@ def test_letters_given_up_together_are_one_file_with_their_expiry(tmp_path: Path
     assert files.folder.read(files.folder.files()[-1].name)[0] is not None
 
 
+def test_letters_are_known_also_while_they_are_sent_again(tmp_path: Path) -> None:
+    files = keeper(tmp_path)
+    assert files.keep([given_up("00aa"), given_up("00ab")]) == 2
+    (file,) = files.folder.files()
+    (moved,) = files.folder.take_letters(file.name, lambda each: each.letter.id == "00aa")
+    files.folder.add_resend(2, moved)
+    assert files.known(["00aa", "00ab", "00ac"]) == {"00aa", "00ab"}
+
+
 def test_acked_letters_make_room_and_others_do_not(tmp_path: Path) -> None:
     files = keeper(tmp_path, most=2 * BLOCK)
     assert files.keep([given_up("00aa")]) == files.keep([given_up("00ab")]) == 1

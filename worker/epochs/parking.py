@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -19,6 +19,9 @@ from squall.dead_letters.letter import clean
 from topology_api import Replay
 from worker.tracking.outages import FailureHistory
 from worker.tracking.replay_policy import replay_delay
+
+if TYPE_CHECKING:
+    from worker.epochs.snapshot_files import TaskSnapshot
 
 
 class ParkedLetter(Struct, frozen=True):
@@ -56,6 +59,10 @@ class Parking:
         self.unkept = 0
         #: The letters of the open epoch.
         self.letters: list[tuple[Any, str, int]] = []
+        #: Whether bolts read the letters of this task; and the letters that these have yet to get, the oldest first. A letter
+        #: is put there when its epoch ends, at the latest, and is part of each snapshot until its task has emitted it.
+        self.is_read = False
+        self.unread: list[tuple[Any, str, int]] = []
         #: Further letters of epochs that are not the open one.
         self.others: dict[int, list[tuple[Any, str, int]]] = {}
         #: The letters that were sent again to this task, by id, so that none counts twice although its file may be found once
@@ -86,9 +93,17 @@ class Parking:
         parked.due = due
         self.parked.append(parked)
 
-    def give_up(self, parked: Parked, failure: str) -> None:
-        """A tuple or timer becomes a dead letter."""
-        self.letters.append((parked.item, clean(failure), parked.attempts))
+    def give_up(self, parked: Parked, failure: str, read: bool = False) -> None:
+        """A tuple or timer becomes a dead letter. `read`: its readers get it at once."""
+        letter = parked.item, clean(failure), parked.attempts
+        self.letters.append(letter)
+        if not read:
+            self.owe([letter])
+
+    def owe(self, letters: list[tuple[Any, str, int]]) -> None:
+        """The readers of letters are yet to get some."""
+        if self.is_read:
+            self.unread += letters
 
     def give_up_in(self, epoch: int, item: Any, failure: str) -> None:
         """A tuple of another epoch than the open one, which ends or will begin, becomes a dead letter."""
@@ -124,14 +139,19 @@ class Parking:
 
     def close(self, epoch: int) -> list[ParkedLetter]:
         """Return the letters of the epoch that ends."""
-        letters = self.made(str(epoch), self.letters + self.others.pop(epoch, []))
+        others = self.others.pop(epoch, [])
+        self.owe(others)
+        letters = self.made(str(epoch), self.letters + others)
         self.letters = []
         self.taken = {id: (epoch if at is None else at, expires) for id, (at, expires) in self.taken.items()}
         return letters
 
-    def close_late(self, epoch: int) -> list[ParkedLetter]:
+    def close_late(self, snapshot: TaskSnapshot) -> list[ParkedLetter]:
         """Return the letters of the epoch that ends which came behind the marker."""
-        return self.made(f"{epoch}/late", self.others.pop(epoch, []))
+        late = self.others.pop(snapshot.epoch, [])
+        self.owe(late)
+        snapshot.unread += late if self.is_read else []
+        return self.made(f"{snapshot.epoch}/late", late)
 
     def made(self, epoch: str, letters: list[tuple[Any, str, int]]) -> list[ParkedLetter]:
         """Return letters with their ids."""
@@ -141,16 +161,23 @@ class Parking:
         ]
 
     def content(self, now: float) -> list[tuple[Any, int, float]]:
-        """Return what a snapshot keeps. Clocks of processes differ, so it keeps the seconds that are left."""
+        """Return the parked tuples for a snapshot. Clocks of processes differ, so it keeps the seconds that are left."""
         return [(parked.item, parked.attempts, max(0.0, parked.due - now)) for parked in self.parked]
+
+    def fill(self, snapshot: TaskSnapshot, now: float) -> None:
+        """Put into a snapshot what it keeps, once the letters of its epoch are closed."""
+        snapshot.parked = [*snapshot.parked, *self.content(now)]
+        snapshot.resent = [(id, expires) for id, (_, expires) in self.taken.items()]
+        snapshot.unread = list(self.unread)
 
     def restore(
         self,
         content: Iterable[tuple[Any, int, float]],
         now: float,
         taken: Iterable[tuple[str, float | None]] = (),
+        unread: Iterable[tuple[Any, str, int]] = (),
     ) -> None:
         """Return to a snapshot."""
         self.taken = {id: (0, expires) for id, expires in taken}
         self.parked = [Parked(item, attempts, now + left, attempts) for item, attempts, left in content]
-        self.letters, self.others = [], {}
+        self.letters, self.others, self.unread = [], {}, list(unread)

@@ -297,10 +297,10 @@ class Participant:
             snapshot = merge(found)
         if snapshot is not None and not in_memory:
             self.in_memory.read(self.epoch, self.files, snapshot)
-        self.alignment.restore(snapshot.ended if snapshot is not None else ())
-        taken = snapshot.resent if snapshot is not None else ()
-        self.parking.restore(snapshot.parked if snapshot is not None else (), now, taken)
-        self.after_commit.restore(snapshot.outcomes if snapshot is not None else (), self.epoch)
+        begun = snapshot or TaskSnapshot(self.task, 0, 0, 0)
+        self.alignment.restore(begun.ended)
+        self.parking.restore(begun.parked, now, begun.resent, begun.unread)
+        self.after_commit.restore(begun.outcomes, self.epoch)
         self.showing.restore()
         if snapshot is not None and (self.new or self.emissions.rewindable):
             self.emissions.restore(snapshot.again)
@@ -376,11 +376,10 @@ class Participant:
         self.emissions.close(epoch)
         content.task, content.epoch, content.rewind = self.task, epoch, self.rewind
         content.incarnation = self.incarnation
-        content.parked = [*content.parked, *self.parking.content(now)]
-        content.resent = [(id, expires) for id, (_, expires) in self.parking.taken.items()]
         content.again = self.emissions.content()
         self.after_commit.close(epoch)
         letters = self.parking.close(epoch)
+        self.parking.fill(content, now)
         if letters:
             self.after_commit.add(EpochOutcome(epoch, self.index, LETTERS, letters))
         if rows:
@@ -414,7 +413,7 @@ class Participant:
             return []
         ending.written = True
         snapshot = ending.snapshot
-        if late := self.parking.close_late(snapshot.epoch):
+        if late := self.parking.close_late(snapshot):
             self.after_commit.add(EpochOutcome(snapshot.epoch, self.index, LETTERS, late))
         snapshot.recorded = [(source, self.pack_recorded(item)) for source, item in self.alignment.recorded]
         snapshot.outcomes = list(self.after_commit.outcomes)

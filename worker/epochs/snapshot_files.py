@@ -77,6 +77,8 @@ class TaskSnapshot(Struct):
     parked: list[tuple[Any, int, float]] = []
     #: (id, when it expires) of the dead letters that were sent again to this task.
     resent: list[tuple[str, float | None]] = []
+    #: (tuple or timer, why it was given up, failures) of the dead letters that their readers have yet to get.
+    unread: list[tuple[Any, str, int]] = []
     #: A spout's position, and values of a spout that cannot rewind, which it must emit again.
     position: Any = None
     again: list[tuple[Any, Any]] = []

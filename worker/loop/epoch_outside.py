@@ -62,8 +62,8 @@ class EpochOutside:
         self.participants, self.tasks, self.perform = participants, tasks, perform
         #: The lineage of the log, in short.
         self.lineage = ""
-        #: The tasks whose letters were shown by this process.
-        self.showed_letters: set[int] = set()
+        #: The tasks whose last letters this process has kept, all of them, and the rewind number at that time.
+        self.kept_letters: dict[int, int] = {}
 
     # After a commit.
 
@@ -138,11 +138,12 @@ class EpochOutside:
     def show_letters(self, task: EpochTask, rewind: int, show: ShowLetters) -> None:
         """Keep dead letters; try again later if they cannot be kept."""
         letters = msgspec.convert(show.letters, list[ParkedLetter], from_attributes=True)
-        # The process before this one may have kept them, without being able to say so.
-        again = task.id not in self.showed_letters
+        # A process before this one may have kept them; and so may this one, before all tasks returned to the commit that made
+        # them visible, or when there was room for some of them only.
+        again = self.kept_letters.pop(task.id, None) != rewind
         kept = self.host.keep_letters(task, letters, self.names_of(task, show)[1], again)
         if kept:
-            self.showed_letters.add(task.id)
+            self.kept_letters[task.id] = rewind
         self.shown(task, rewind, ShowAnswer.DONE if kept else ShowAnswer.UNKNOWN)
 
     # Before a commit.

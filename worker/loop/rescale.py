@@ -130,6 +130,7 @@ class Rescale(msgspec.Struct, frozen=True):
         outcomes = [outcome for each in snapshots for outcome in each.outcomes]
         made.outcomes = [outcome for outcome in outcomes if heir_of(outcome.index, count) == index]
         made.resent = list(dict.fromkeys((id, expires) for each in snapshots for id, expires in each.resent))
+        made.unread = [letter for each in own for letter in each.unread]
         keys = self.input_keys(component)
         for each in snapshots:
             for parked in each.parked:

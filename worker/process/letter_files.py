@@ -99,7 +99,8 @@ class LetterFiles:
     def known(self, ids: Collection[str]) -> set[str]:
         """See `LetterKeeper`."""
         files = [self.folder.read(file.name)[0] for file in self.folder.files()]
-        return {kept.letter.id for letters in files for kept in letters} & {*ids}
+        again = {id for _, id, _ in self.folder.resends()}
+        return ({kept.letter.id for letters in files for kept in letters} | again) & {*ids}
 
     def _within(self, kept: KeptLetter) -> KeptLetter:
         """Return a letter that has room in an empty folder: for a larger one the spout would wait for ever."""

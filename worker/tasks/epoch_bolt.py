@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from topology_api import Failure, StateError
+from topology_api.letter_streams import is_letter_stream
 from topology_api.packing import dumps_by_value
 from topology_api.state_types import keeps_of
 from topology_api.tuples import SETTLED, Source, Tuple
@@ -121,6 +122,7 @@ class EpochBoltTask(StatefulBoltTask):
         """Called once, before the task is opened."""
         self.epochs = setup
         self.parking = setup.parking
+        self.parking.is_read = any(map(is_letter_stream, self.emitter.outputs))
         self.outages = Outages(self.waits_for_stores, setup.give_up_secs)
         #: Whether a parked tuple is the next that is tried while the task is down.
         self.tries_parked = False
@@ -154,6 +156,7 @@ class EpochBoltTask(StatefulBoltTask):
             return False
         first = self.inbox.popleft()
         assert isinstance(first, MarkerBatch)
+        letter_readers.tell_unread(self)
         names, marker = self.epochs.names, first.marker
         content = TaskSnapshot(names[self.id], marker.epoch, 0, 0)
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
@@ -318,7 +321,7 @@ class EpochBoltTask(StatefulBoltTask):
                 self.method, StateError(f"{unkept}; the tuple is not tried again, and is a dead letter")
             )
             parked_verdicts.settled(self, parked)
-            self.parking.give_up(Parked(parked.item, 1, self.now()), failure.error or "")
+            letter_readers.give_up(self, Parked(parked.item, 1, self.now()), failure.error or "")
             return
         parked_verdicts.failed(self, parked, failure)
 
@@ -411,6 +414,8 @@ class EpochBoltTask(StatefulBoltTask):
         if not self.yielded:
             if self.threaded:  # the loop encodes for the others, between their runs
                 self.slices.encode()
+            if self.parking.unread:
+                letter_readers.tell_unread(self)
             parked_verdicts.clear_way(self)
             self.try_parked()
         super().run()
