@@ -138,11 +138,8 @@ def test_where_state_is_kept_is_named_and_that_it_ends_with_its_worker_unless_it
     )
     (project / "my_words.py").write_text(code)
     said = "the state of 'count' is in memory and ends with its worker: set topology.state.path"
-    twice = (
-        "spout 'words' cannot rewind: what such a spout emits again after its own worker has died may count"
-    )
-    first = submit(nimbus, project)
-    assert said in first.stderr and twice not in first.stderr
+    twice = "spout 'words' cannot rewind: what such a spout emits again"
+    assert said in submit(nimbus, project).stderr
     bodies = [body for method, _, _, body in nimbus.asked if method == "POST"]
     assert "topology.state.path" not in bodies[0]["conf"], "an earlier Nimbus does not know the word"
     meant = submit(nimbus, project, "--name", "meant", "-o", "topology.state.path=null")
@@ -150,9 +147,10 @@ def test_where_state_is_kept_is_named_and_that_it_ends_with_its_worker_unless_it
     kept = submit(nimbus, project, "--name", "kept", "-o", f"topology.state.path=file://{project}/state")
     assert kept.returncode == 0 and said not in kept.stderr and kept.stderr.count(twice) == 1
     nimbus.settings = {"state_path": "file:///var/kept"}
-    chosen = submit(nimbus, project, "--name", "chosen")
-    assert "its state is kept in /var/kept/chosen; it goes on from what is there" in chosen.stderr
-    assert chosen.stderr.count(twice) == 1
+    chosen = submit(nimbus, project, "--name", "chosen").stderr
+    assert (
+        "its state is kept in /var/kept/chosen; it goes on from what is there" in chosen and twice in chosen
+    )
 
 
 def test_with_json_stdout_has_nothing_else(nimbus: TakingNimbus, project: Path) -> None:

@@ -156,7 +156,7 @@ class EpochBoltTask(StatefulBoltTask):
             return False
         first = self.inbox.popleft()
         assert isinstance(first, MarkerBatch)
-        letter_readers.tell_unread(self)
+        letter_readers.send_unread(self)
         names, marker = self.epochs.names, first.marker
         content = TaskSnapshot(names[self.id], marker.epoch, 0, 0)
         content.ended = [names[task] for task in self.sources if task not in self.inputs.open]
@@ -415,7 +415,7 @@ class EpochBoltTask(StatefulBoltTask):
             if self.threaded:  # the loop encodes for the others, between their runs
                 self.slices.encode()
             if self.parking.unread:
-                letter_readers.tell_unread(self)
+                letter_readers.send_unread(self)
             parked_verdicts.clear_way(self)
             self.try_parked()
         super().run()

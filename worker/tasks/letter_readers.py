@@ -26,20 +26,20 @@ def give_up(task: EpochBoltTask, parked: Parked, text: str) -> None:
     """Make a dead letter of a tuple or timer, and send it to its readers. Called in a run of the task, outside of the user's
     calls."""
     task.parking.give_up(parked, text, read=True)
-    tell(task, parked.item, clean(text), parked.attempts)
+    send_letter(task, parked.item, clean(text), parked.attempts)
 
 
-def tell_unread(task: EpochBoltTask) -> None:
+def send_unread(task: EpochBoltTask) -> None:
     """Send the letters that their readers have yet to get; those of a task that has ended go to none. Another thread may add
     some meanwhile."""
     unread = task.parking.unread
     while unread:
         letter = unread.pop(0)
         if not task.ended:
-            tell(task, *letter)
+            send_letter(task, *letter)
 
 
-def tell(task: EpochBoltTask, item: Any, text: str, attempts: int) -> None:
+def send_letter(task: EpochBoltTask, item: Any, text: str, attempts: int) -> None:
     """Send a letter to its readers."""
     outputs, known = task.emitter.outputs, task.epochs.replays.spouts
     mark = mark_of(item)
