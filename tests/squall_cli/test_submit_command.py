@@ -148,9 +148,7 @@ def test_where_state_is_kept_is_named_and_that_it_ends_with_its_worker_unless_it
     assert kept.returncode == 0 and said not in kept.stderr and kept.stderr.count(twice) == 1
     nimbus.settings = {"state_path": "file:///var/kept"}
     chosen = submit(nimbus, project, "--name", "chosen").stderr
-    assert (
-        "its state is kept in /var/kept/chosen; it goes on from what is there" in chosen and twice in chosen
-    )
+    assert "kept in /var/kept/chosen; it goes on from what is there" in chosen and twice in chosen
 
 
 def test_with_json_stdout_has_nothing_else(nimbus: TakingNimbus, project: Path) -> None:
