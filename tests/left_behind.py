@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # the keeper has no site-packages
     import pytest
 
-VARIABLE = "SQUALL_TESTS_OF"
+#: Without the prefix of the options, which tests leave out of the surroundings of what they start.
+VARIABLE = "TESTS_OF_SQUALL"
 #: How often the keeper looks again for processes that were just being started.
 _ROUNDS, _PAUSE_SECS = 20, 0.1
 _IN_ORDER = b"in order"
