@@ -5,12 +5,12 @@ Must not know: why they are counted.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from squall.stores.concurrently import map_concurrently
 from squall.stores.files import Files
+from squall.stores.ranged_file import RangedFile
 from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.tables import TableRecord, latest_schema
 from squall_io.spark.rows.formats import read_options
@@ -38,36 +38,12 @@ def counter(
     return count
 
 
-class _FileOfRanges(io.RawIOBase):
-    """A file of a store, of which only the ranges are read that are asked for."""
-
-    def __init__(self, files: Files, file: DataFile) -> None:
-        self._files = files
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        data = self._files.read(self._file.path, self._at, None if size < 0 else size)
-        self._at += len(data)
-        return data
-
-
 def _parquet_rows(files: Files, file: DataFile) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        with pa.PythonFile(_FileOfRanges(files, file), mode="r") as opened:
+        with pa.PythonFile(RangedFile(files, file.path, file.size), mode="r") as opened:
             return int(pq.read_metadata(opened).num_rows)
     except pa.ArrowException as error:
         raise Uncountable(

@@ -8,12 +8,12 @@ Must not know: batches, which rows are wanted, sessions.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from squall.stores.files import AbsentFile, Files
+from squall.stores.ranged_file import RangedFile
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.rows.partitions import partition_of, partition_value
 from squall_io.spark.rows.schema import Schema
@@ -89,38 +89,13 @@ def _open(files: Files, each: FileRange) -> Any:
     import pyarrow as pa
 
     if each.size > _AT_ONCE:
-        return _Pieces(files, each)
+        return RangedFile(files, each.path, each.size)
     data = files.read(each.path)
     if len(data) != each.size:
         raise UnreadableFile(
             f"{files.root}/{each.path} has {len(data)} bytes, but {each.size} were committed: read it from a backup"
         )
     return pa.BufferReader(data)
-
-
-class _Pieces(io.RawIOBase):
-    """A file that is read piece by piece."""
-
-    def __init__(self, files: Files, each: FileRange) -> None:
-        self._files, self._path, self._size = files, each.path, each.size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        self._at = start + offset
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._files.read(self._path, self._at, len(buffer))
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
 
 
 def _batches(

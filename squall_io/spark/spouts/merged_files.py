@@ -7,12 +7,12 @@ Must not know: batches, columns that a file does not have.
 
 from __future__ import annotations
 
-import io
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from squall.stores.files import Files
+from squall.stores.ranged_file import RangedFile
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark.compaction.parquet_merges import groups_of
 from squall_io.spark.manifest.entries import DataFile
@@ -69,40 +69,10 @@ class MergedFiles:
                 raise UnreadableFile(
                     f"{files.root}/{file.path} is damaged: its bytes are not those that were committed. Read it from a backup"
                 )
-            source = pa.PythonFile(_Ranges(files, file), mode="r")
+            source = pa.PythonFile(RangedFile(files, file.path, file.size), mode="r")
             opened = pq.ParquetFile(source, coerce_int96_timestamp_unit="us")
             self._open[file.path] = MergedFile(file.path, opened, self._groups)
         self._open.move_to_end(file.path)
         while len(self._open) > _FILES:
             self._open.popitem(last=False)
         return self._open[file.path]
-
-
-class _Ranges(io.RawIOBase):
-    """A file of a store, whose ranges are read when they are needed."""
-
-    def __init__(self, files: Files, file: DataFile) -> None:
-        super().__init__()
-        self._files = files
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        begin = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size}[whence]
-        self._at = begin + offset
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        length = self._file.size - self._at if size is None or size < 0 else size
-        data = self._files.read(self._file.path, self._at, length) if length > 0 else b""
-        self._at += len(data)
-        return data
