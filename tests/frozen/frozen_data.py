@@ -4,7 +4,7 @@ The code of commit 6407a8e made them, by programs that the history has: `git sho
 The code of commit `EPOCHS` made those of the state of topologies, by `git show 5f65495d:tests/frozen/make_epochs.py`.
 Those of states with key groups are of commit `GROUPS`, by `git show 8c0ed31b:tests/frozen/make_groups.py`.
 Those of records of format 6 are of commit `DIFFERENCES`, by `git show 2182553d:tests/frozen/make_records.py`.
-Those of a table of layout 2 are of commit `LAYOUTS`, by `git show 97e1f4e6:tests/frozen/make_layouts.py`.
+Those of a table of layout 2 are of commit `LAYOUTS`, by `git show 9bae31c1:tests/frozen/make_layouts.py`.
 Must not know: their contents.
 """
 
@@ -20,7 +20,7 @@ COMMIT: Final = "6407a8e"
 EPOCHS: Final = "07ba972f"
 GROUPS: Final = "3bccb53e"
 DIFFERENCES: Final = "6db3ec3d"
-LAYOUTS: Final = "97e1f4e6"
+LAYOUTS: Final = "9bae31c1"
 DATA: Final = Path(__file__).parent / "data" / COMMIT
 
 
