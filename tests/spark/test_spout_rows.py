@@ -20,6 +20,7 @@ from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import CommittedRows
 from squall_io.spark.manifest.tables import agree_on_schema
 from squall_io.spark.rows.schema import parse_schema
+from squall_io.spark.spouts import reading_spout
 from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from topology_api import Bolt, Topology, TopologyBuilder, Tuple
@@ -125,8 +126,9 @@ def test_several_tasks_share_the_batches_and_a_second_run_continues_where_the_fi
 
 
 def test_with_a_state_path_a_killed_topology_goes_on_behind_its_last_commit(
-    spark: SparkSession, files: OpenStore, tmp_path: Path
+    spark: SparkSession, files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reading_spout, "AT_ONCE", 1)
     task = SinkTask(files, "number bigint", file_format="json")
     for batch in range(6):
         task.write(spark, [(10 * batch + row,) for row in range(10)], committed=float(batch))

@@ -22,7 +22,8 @@ IN_THE_CONTRACT = [
     "run", "explain", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback",
     "errors", "logs", "stack", "dead-letters", "state", "top", "drain", "backup", "restore", "nimbuses", "supervisors",
     "nimbus",
-    "supervisor", "dev", "zookeeper", "config", "version", "table", "reprocess", "replay", "completion",
+    "supervisor", "dev", "zookeeper", "config", "version", "table", "compact", "vacuum", "reprocess", "replay",
+    "completion",
 ]  # fmt: skip
 
 # All that a user may type, from the API page and the help texts, is understood.

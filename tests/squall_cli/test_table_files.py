@@ -87,7 +87,7 @@ def test_a_table_without_a_readable_manifest_has_no_list(files: OpenStore, tmp_p
 def test_the_list_goes_with_no_other_option(files: OpenStore, other: str) -> None:
     refused = run("--files", other)
     assert refused.exit_code == 2
-    assert "--files and --register each work alone: leave the other options out" in refused.stderr
+    assert "--files, --versions and --register each work alone: leave the other options out" in refused.stderr
 
 
 @pytest.mark.parametrize("name", ["a.b.c", "a b", "", "`a`", "tabelle-ü"])

@@ -97,7 +97,11 @@ class Holding:
 @contextmanager
 def held(files: Files, reader: str) -> Iterator[Holding | None]:
     """Hold the table's files during the `with` block; None: there is no table."""
-    if not files.exists(TABLE):
+    try:
+        is_table = files.exists(TABLE)
+    except FilesRefused:  # the path is a file, or cannot be read, which its reader says
+        is_table = False
+    if not is_table:
         yield None
         return
     holding = Holding(files, reader)
