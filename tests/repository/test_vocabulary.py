@@ -37,7 +37,7 @@ REPLACED = frozenset(
 TWICE: dict[str, str] = {}
 
 #: Methods of interfaces that are not ours.
-FILE_LIKE = {("nimbus/files/stored_files.py", "tell"), ("squall_io/spark/spouts/merged_files.py", "tell")}
+FILE_LIKE = {("nimbus/files/stored_files.py", "tell"), ("squall/stores/ranged_file.py", "tell")}
 
 #: Words and phrases that a reader has to translate; kept out of prose: docstrings, comments, names of functions and classes.
 KEPT_OUT = re.compile(
