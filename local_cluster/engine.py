@@ -84,7 +84,8 @@ class Engine:
         for worker in workers:
             self.report_after_stall(workers, patience)
             busy |= worker.step()
-        self.host.end_starts(self.clock.now())
+        if self.host.starting:
+            self.host.end_starts(self.clock.now())
         self.rounds += 1
         crashed = any(worker.crash for worker in workers)
         if not busy or self.changed or crashed or self.rounds >= ROUNDS_BETWEEN_SYNCS or self.nimbus_is_due():

@@ -66,8 +66,6 @@ class VirtualTopology:
     running: dict[str, VirtualContainer] = field(default_factory=dict)
     #: Tuples that waited in workers when the workers stopped: these tuples are lost.
     left: list[SentBatch] = field(default_factory=list)
-    #: Whether the start of its workers is over.
-    came_up: bool = False
 
 
 class VirtualHost:
@@ -78,6 +76,8 @@ class VirtualHost:
         self.settings = settings
         self.count = count
         self.topologies: dict[str, VirtualTopology] = {}
+        #: The ids of topologies whose start is not over.
+        self.starting: set[str] = set()
         #: Whether a worker has started, stopped or got different orders since this attribute was set to False.
         self.changed = False
 
@@ -97,10 +97,10 @@ class VirtualHost:
 
     def end_starts(self, now: float) -> None:
         """End the start of topologies whose tasks are all open by now."""
-        for topology in self.topologies.values():
-            if topology.running and not topology.came_up:
-                workers = [container.running for container in topology.running.values()]
-                topology.came_up = all_up(workers, now)
+        for name in list(self.starting):
+            containers = self.topologies[name].running.values()
+            if containers and all_up([container.running for container in containers], now):
+                self.starting.discard(name)
 
     def settle(self) -> None:
         """Report to the remaining workers which workers have stopped, and which tuples are lost. Called after all supervisors
@@ -149,12 +149,14 @@ class VirtualHost:
             streams = Streams(topology, {row.task: row.component for row in record.tasks})
             loopback = Loopback(streams, self.settings.encoded, str(record.conf["topology.transport.codec"]))
             self.topologies[record.id] = VirtualTopology(topology, loopback)
+            self.starting.add(record.id)
         return Provision(Path())
 
     def retain(self, used: Mapping[str, TopologyRecord], hosted: Iterable[str]) -> None:
         """See `ProcessHost`."""
         there = self.topologies.items()
         self.topologies = {name: each for name, each in there if name in used or each.running}
+        self.starting &= self.topologies.keys()
 
     def check_starts(self) -> None:
         """See `ProcessHost`."""

@@ -43,7 +43,7 @@ def test_a_table_on_hdfs_is_reported_swept_and_verified(hdfs: HdfsServer, hdfs_p
         assert len(listed) == 4 and f"{hdfs_path}/{gone.path}" in listed
         assert {path.partition("/data/day=")[0] for path in listed} == {hdfs_path}
         files.delete(gone.path)
-        files.put_if_absent("squall-stray.parquet", b"of nobody")
+        files.put_if_absent("squall-stray.parquet", b"stray")
     done = subprocess.run(  # in a process of its own, so that its JVM must end with it
         [sys.executable, "-m", "squall_cli", "table", hdfs_path, "--verify", "--sweep", "--older-than", "0"],
         env=environment(),

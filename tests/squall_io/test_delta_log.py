@@ -19,7 +19,7 @@ from squall_io.spark.delta.log_names import checkpoint_path, version_path
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, encode_entry
 from squall_io.spark.manifest.layout import BatchName, WriterId
 from squall_io.spark.manifest.tables import RESULTS, ROWS, TableRecord, agree_on_schema, open_table
-from squall_io.spark.rows.formats import partition_values
+from squall_io.spark.rows.partitions import partition_values
 from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io.memory_files import MemoryFiles
 

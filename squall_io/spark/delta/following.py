@@ -56,7 +56,7 @@ from squall_io.spark.delta.moved_rows import Moving, is_dropped, missing_from
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, NumberedSchema, TableRecord, latest_schema, read_table
-from squall_io.spark.rows.formats import partition_values
+from squall_io.spark.rows.partitions import partition_values
 from topology_api import SquallError
 
 #: The most files that a version adds or removes: some 4 MB of JSON.

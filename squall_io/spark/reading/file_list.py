@@ -18,7 +18,7 @@ from squall_io.spark.manifest.entries import DataFile
 from squall_io.spark.manifest.state import read_state, require_readable
 from squall_io.spark.manifest.tables import RESULTS, read_table
 from squall_io.spark.results.versions import newest_version
-from squall_io.spark.rows.formats import partition_values
+from squall_io.spark.rows.partitions import partition_values
 from squall_io.spark.stores import open_files
 
 #: Begins the path of a table on this machine. Programs for local files know no schemes.

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any, Final
-from urllib.parse import unquote
 
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.rows.types import WHOLE, Array, Column, Map, Simple, Struct, same_name
@@ -92,12 +91,6 @@ def write_options(file_format: str, compression: str | None = None) -> dict[str,
 def read_options(file_format: str) -> dict[str, str]:
     """Return Spark's options for reading a format."""
     return dict(FORMATS[file_format].read)
-
-
-def partition_values(path: str, partition_by: Sequence[str]) -> dict[str, str | None]:
-    """Return the values of the partition columns as text, which the folders of a data file name as Hive does; None is null."""
-    texts = [unquote(folder.partition("=")[2]) for folder in path.split("/")[:-1] if "=" in folder]
-    return {name: None if text == NULL_PARTITION else text for name, text in zip(partition_by, texts)}
 
 
 def format_problems(
