@@ -154,8 +154,9 @@ class Context:
         """Report, from within a long call, that the call is making progress.
 
         Restarts `topology.bolt.hang.secs` and the timeouts of the call's tuples. why: what the call waits for. `squall status`
-        shows this text, as do tables in the column WHY IDLE, until the bolt reports a new text ("" for none) or the call ends.
-        Use the method in calls that wait for an external system, but not in `async def execute`.
+        shows this text, as do tables in the column WHY IDLE, until a new text is reported ("" for none). The text of a bolt
+        also ends with the call; that of a spout is shown while the spout emits nothing. Use the method in calls that wait for
+        an external system, but not in `async def execute`.
         """
         self._progress(why)
 

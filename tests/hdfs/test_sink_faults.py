@@ -14,9 +14,9 @@ import pytest
 
 from squall.stores.files import FilesUnavailable
 from squall.stores.java.hadoop import Jvm
+from squall_io.kit.waiting import DoublingWait
 from squall_io.spark import read_committed
 from squall_io.spark.manifest.layout import BatchName, WriterId
-from squall_io.spark.sink import errors
 from squall_io.spark.sink import sink_table as sink_life
 from squall_io.spark.sink.errors import NotCommitted
 from tests.hdfs.sink_tasks import ROWS, Killed, Task, check, watched
@@ -137,7 +137,7 @@ def test_a_task_killed_at_any_step_loses_nothing_and_leaves_nothing(
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tries follow each other without a wait, and a start may take as many as it needs."""
-    monkeypatch.setattr(errors, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(DoublingWait, "first", 0.0)
     monkeypatch.setattr(sink_life, "START_SECONDS", 300.0)
 
 

@@ -9,6 +9,7 @@ from nimbus.lifecycle.states import IllegalTransition
 from squall.settings import Overrides
 from topology_api import (
     Bolt,
+    Context,
     Fields,
     NoSuchTopology,
     Replay,
@@ -122,6 +123,36 @@ def test_a_spout_without_tasks_says_whether_it_has_finished_or_was_never_opened(
         cluster.advance(1.0)
         assert cluster.status("ends").state == "COMPLETED"
         assert cluster.status("ends").components["numbers"].idle == "finished"
+
+
+class WaitsForServer(Spout):
+    """Waits for a server until the time is 3."""
+
+    outputs = Fields("number")
+
+    def open(self, context: Context) -> None:
+        self.context = context
+
+    def next_tuple(self) -> float | None:
+        if self.context.now() < 3.0:
+            self.context.progress("waiting for the server")
+        else:
+            self.context.progress("")
+        return 1.0
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_what_a_spout_waits_for_is_shown_between_its_calls(threaded: bool) -> None:
+    builder = TopologyBuilder("away")
+    spout = WaitsForServer()
+    spout.threaded = threaded
+    builder.set_spout("numbers", spout)
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build())
+        cluster.advance(1.5)
+        assert cluster.status("away").components["numbers"].idle == "waiting for the server"
+        cluster.advance(3.0)
+        assert cluster.status("away").components["numbers"].idle == "source empty"
 
 
 def test_a_topology_that_is_given_up_fails_with_the_given_reason() -> None:

@@ -33,6 +33,7 @@ MAY_IMPORT = {
         "topology_api/state_rules.py",
         "topology_api/state_types.py",
         "worker/",
+        "squall_io/kit/codecs.py",
         "squall_io/lines/json_lines.py",
         "squall_io/spark/",
         "squall/",
@@ -60,6 +61,7 @@ CORES = (
     "nimbus/lifecycle/",
     "nimbus/placement/",
     "squall_io/files/tails.py",
+    "squall_io/kit/",
     "squall_io/lines/",
     "squall_io/spark/manifest/",
     "supervisor/desired_state.py",
@@ -80,6 +82,7 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/other_end.py",
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",
+    "squall_io/kit/secrets.py",  # the environment and files of secrets
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
     "worker/loop/epoch_store.py",  # the host's name, and a check of the folder

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from squall_io.kit.waiting import DoublingWait
 from squall_io.spark.rows.arrow import arrow_schema
 from squall_io.spark.rows.schema import Schema
-from squall_io.spark.sink import errors, sink_table
+from squall_io.spark.sink import sink_table
 from squall_io.spark.sink.writing import WriteAs
 
 
@@ -56,5 +57,5 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink_table, "shared_session", lambda *more: Lease())
     monkeypatch.setattr(sink_table, "TableWriter", PyarrowWriter)
     monkeypatch.setattr(sink_table, "is_broken", lambda session: False)
-    monkeypatch.setattr(errors, "FIRST_WAIT", 0.0)
+    monkeypatch.setattr(DoublingWait, "first", 0.0)
     monkeypatch.setattr(os, "fsync", lambda file: None)

@@ -12,12 +12,13 @@ from typing import Any, cast
 import pytest
 
 from squall.stores.files import FilesRefused, FilesUnavailable
+from squall_io.kit.waiting import FIRST_WAIT, LONGEST_WAIT
 from squall_io.lines import cutting
 from squall_io.spark.manifest.envelopes import UnreadableRecord
 from squall_io.spark.spouts import reading_spout
 from squall_io.spark.spouts.lines import HdfsLines
 from squall_io.spark.spouts.positions import ReaderMismatch, agree
-from squall_io.spark.spouts.reading_spout import FIRST_WAIT, LONGEST_WAIT, SAVE_SECONDS, ReadingTask
+from squall_io.spark.spouts.reading_spout import SAVE_SECONDS, ReadingTask
 from squall_io.spark.stores import open_files
 from topology_api import Context
 

@@ -208,6 +208,8 @@ def idle_reason(task: SpoutTask, store: str | None = None) -> str:
     waits = task.now() < task.wait.not_before
     if waits and task.wait.errors_in_a_row:
         return "waits after an error"
+    if task.waits_for:
+        return task.waits_for
     if task.wait.empties:
         return "source empty"
     return "waits as it asked" if waits and task.wait.not_before == task.wait.asked_until else ""

@@ -402,7 +402,8 @@ class Worker:
     def ran(self, task: Task, now: float) -> None:
         """Collect the results of a run that has ended."""
         task.jobs -= 1
-        task.waits_for = ""
+        if not isinstance(task, SpoutTask):  # what a spout waits for, it waits for between two calls
+            task.waits_for = ""
         if task.jobs:
             return  # the task's thread already runs its next job: the results are collected after that job
         if task.done:

@@ -20,6 +20,7 @@ from squall.stores.files import FilesError, FilesRefused, FilesUnavailable
 from squall.stores.hadoop_errors import Thrown, error_of, shortened
 from squall.stores.java.java_calls import causes_in
 from squall.stores.java.jvm import JavaFailed
+from squall_io.kit.waiting import LOG_AGAIN, DoublingWait
 from squall_io.spark.manifest.commit import BatchLost
 from squall_io.spark.session.request import NoConnectServer
 from topology_api import SquallError
@@ -60,14 +61,8 @@ _WRAPPING: Final = ("org.apache.spark.", "py4j.")
 #: Names the failed call in the error of a batch that cannot be stored.
 WRITE: Final = "Spark cannot write"
 
-#: Seconds before the second attempt; each further wait is twice as long.
-FIRST_WAIT: Final = 0.2
-#: The most seconds between two attempts.
-LONGEST_WAIT: Final = 5.0
 #: Retries end after this many consecutive errors of unknown meaning.
 UNKNOWN_TRIES: Final = 3
-#: Seconds between log lines about the same trouble.
-LOG_AGAIN: Final = 60.0
 #: The reason for ending retries that might still succeed.
 STOPPED: Final = "its worker ends"
 #: The most seconds of a single sleep: progress is reported between sleeps.
@@ -187,7 +182,7 @@ class Retries:
     failures: int = field(default=0, init=False)
     #: Consecutive errors of unknown meaning.
     unknown: int = field(default=0, init=False)
-    _wait: float = field(default_factory=lambda: FIRST_WAIT, init=False)
+    _backoff: DoublingWait = field(default_factory=DoublingWait, init=False)
     _logged: float = field(default=0.0, init=False)
 
     def failed(self, error: Exception, in_doubt: bool = False) -> None:
@@ -210,8 +205,7 @@ class Retries:
             self._logged = now
             for_long = f", for {lasting:.0f} s now" if self.failures > 1 else ""
             self.log.warning("%s%s: %s; trying again", self.what, for_long, reason_of(error))
-        self.pause(self._wait, reason_of(error))
-        self._wait = min(2 * self._wait, LONGEST_WAIT)
+        self.pause(self._backoff.next(), reason_of(error))
 
     def succeeded(self, what: str) -> None:
         """End the retries, since the work is done. If an attempt had failed, log this; `what` says what is done."""

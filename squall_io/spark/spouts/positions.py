@@ -23,7 +23,6 @@ import hashlib
 import re
 import zlib
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -32,6 +31,7 @@ import msgspec
 
 from squall.stores.files import AbsentFile, Files
 from squall.stores.settled import put_once
+from squall_io.kit.in_flight import ItemsInFlight
 from squall_io.spark.manifest.envelopes import build_type_info, convert, decode, seal, unseal
 from squall_io.spark.manifest.layout import FOLDER, safe
 from topology_api import SquallError
@@ -115,41 +115,18 @@ class DoneUnits:
         return unit.number // self.parallelism
 
 
-class OpenUnit:
-    """A unit that is being read: its items in flight, and the position before which all items are settled."""
+class OpenUnit(ItemsInFlight):
+    """A unit that is being read."""
 
     def __init__(self, unit: Unit, position: int) -> None:
+        super().__init__(position)
         self.unit = unit
-        #: Where reading continues: after the last emitted item.
-        self.next = position
         self.exhausted = False
-        self._under_way: deque[int] = deque()
-        self._settled: set[int] = set()
-
-    def taken(self, position: int, after: int) -> None:
-        """Record that the item at `position` was emitted; the next item is at `after` or later."""
-        self._under_way.append(position)
-        self.next = after
-
-    def settle(self, position: int) -> None:
-        """Record that the item at `position` is settled; called once for each emitted item."""
-        under_way, settled = self._under_way, self._settled
-        if under_way and under_way[0] == position:
-            under_way.popleft()
-            while under_way and under_way[0] in settled:
-                settled.discard(under_way.popleft())
-        else:
-            settled.add(position)
-
-    @property
-    def position(self) -> int:
-        """The position before which everything is settled."""
-        return self._under_way[0] if self._under_way else self.next
 
     @property
     def done(self) -> bool:
         """Whether the whole unit is read and settled."""
-        return self.exhausted and not self._under_way
+        return self.exhausted and self.is_settled
 
 
 class Positions:

@@ -25,6 +25,7 @@ import msgspec
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
+from squall_io.kit.waiting import Waiting
 from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.spark.spouts import positions
 from squall_io.spark.spouts.positions import (
@@ -47,10 +48,6 @@ if TYPE_CHECKING:
 
 #: Minimum seconds between writes of positions.
 SAVE_SECONDS: Final = 1.0
-#: Seconds that a task first waits while its store is unavailable; each further wait is twice as long.
-FIRST_WAIT: Final = 0.2
-#: The most seconds of such a wait.
-LONGEST_WAIT: Final = 5.0
 #: Seconds after which an unreadable unit is tried again.
 RETRY_SECONDS: Final = 10.0
 #: The most seconds before a failed write of positions is repeated.
@@ -270,8 +267,7 @@ class ReadingTask:
         self._items: Iterator[Item] = iter(())
         self._save_at = 0.0
         self._save_wait = SAVE_SECONDS
-        #: The last wait for an unavailable store, in seconds; 0: the store is available.
-        self._wait = 0.0
+        self._waiting = Waiting(units.reads, context.log, context.progress, context.now)
         #: Whether everything was emitted.
         self.finished = False
 
@@ -332,9 +328,7 @@ class ReadingTask:
             except Exception:
                 self._put_aside()
                 raise
-            if self._wait:
-                self._wait = 0.0
-                self._context.log.info("continues reading")
+            self._waiting.succeeded()
             current = self._current
             assert current is not None
             position, after, values = item
@@ -469,12 +463,9 @@ class ReadingTask:
 
     def _wait_for_store(self, error: FilesUnavailable) -> float:
         """Return how long to wait for an unavailable store; after the wait, the task continues where it stopped."""
-        if not self._wait:
-            self._context.log.warning("waits, and tries again: %s", error)
-        self._wait = min(2 * self._wait, LONGEST_WAIT) if self._wait else FIRST_WAIT
         if self._current is not None:
             self._items = self._units.items(self._current.unit, self._current.next)
-        return self._wait
+        return self._waiting.failed(str(error))
 
     def _put_aside(self) -> None:
         """Set aside the current unit, which cannot be read properly; reading continues with the next unit."""
