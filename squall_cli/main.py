@@ -34,6 +34,7 @@ class Entry(NamedTuple):
 
 COMMANDS: Final = {
     "run": Entry("Run a topology on this machine until it is completed or stopped.", "run"),
+    "pipe": Entry("Copy rows from a source to a sink, without a file of code.", "pipe"),
     "explain": Entry("Show what a topology guarantees: how often a tuple counts.", "explain"),
     "submit": Entry("Send a topology to a cluster.", "submit"),
     "list": Entry("List the topologies of a cluster.", "listing"),

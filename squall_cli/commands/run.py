@@ -89,6 +89,23 @@ def run(
     the run at once. Exit status: 0 done; 1 if trees or tuples failed for good, a spout's next_tuple() raised, the topology
     failed, or trees were left open; 2 wrong usage.
     """
+    go(source, arguments, name, workers, seconds, state_start, settings, config, json_wanted, allow_failures)
+
+
+def go(
+    source: str,
+    arguments: tuple[str, ...],
+    name: str | None,
+    workers: int | None,
+    seconds: float | None,
+    state_start: str,
+    settings: tuple[str, ...],
+    config: str | None,
+    json_wanted: bool,
+    allow_failures: bool,
+    command: str = "squall run",
+) -> None:
+    """Run a topology, print the summary, and exit. The arguments are those of `run`; `command` is what the user called."""
     layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
     out, view = streams(json_wanted)
     topology = load_topology(source, arguments)
@@ -103,7 +120,7 @@ def run(
     else:
         write_lines(out, summary_lines(ended, width_of(out)))
     if reason is not None:
-        write(sys.stderr, f"squall run: {reason}")
+        write(sys.stderr, f"{command}: {reason}")
     if ended.how == "cut off":  # do not wait for a call of user code that may still run
         out.flush()
         os._exit(status)

@@ -19,7 +19,7 @@ from topology_api.errors import InvalidConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_THE_CONTRACT = [
-    "run", "explain", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback",
+    "run", "pipe", "explain", "submit", "list", "status", "kill", "activate", "deactivate", "rebalance", "history", "rollback",
     "errors", "logs", "stack", "dead-letters", "state", "top", "drain", "backup", "restore", "nimbuses", "supervisors",
     "nimbus",
     "supervisor", "dev", "zookeeper", "config", "version", "table", "compact", "vacuum", "reprocess", "replay",

@@ -1,0 +1,205 @@
+"""A topology from addresses: how they are read, what goes through, and what is refused before anything runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from squall_io.files import FileSink, FileSpout
+from squall_io.pipes import Pipe, topology_of
+from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
+from squall_io.pipes.ends import sink_of, source_of
+from squall_io.spark import CommittedRows, HdfsLines, SparkSink
+from topology_api import InvalidConfig, TopologyFailed
+
+
+class Connector:
+    """Has arguments of every kind."""
+
+    def __init__(
+        self,
+        place: str,
+        *,
+        names: Sequence[str] = (),
+        columns: Mapping[str, str] | Sequence[str] = (),
+        settings: Mapping[str, str] | None = None,
+        size: int = 1,
+        wait: float | None = None,
+        start: int | str = "",
+        follow: bool = True,
+        made: object = None,
+    ) -> None: ...
+
+
+def arguments(options: str) -> dict[str, Any]:
+    return arguments_of(Connector, parse_address(f"x:y?{options}"), {"place"})
+
+
+def test_the_parts_of_an_address() -> None:
+    address = parse_address("kafka://a:9092,b:9092/a%20topic?start=latest&size=3")
+    assert (address.scheme, address.authority, address.below) == ("kafka", "a:9092,b:9092", "a topic")
+    assert address.options == (("start", "latest"), ("size", "3"))
+    assert [parse_address(text).path for text in ("file:/a/*.log", "file:///a%3F", "FILE:/b")] == [
+        "/a/*.log",
+        "/a?",
+        "/b",
+    ]
+
+
+def test_options_become_arguments_by_their_annotations() -> None:
+    assert arguments(
+        "names=a,b&size=3&wait=0.5&start=7&follow=no&settings.linger.ms=5&settings.acks=all"
+    ) == {
+        "names": ("a", "b"),
+        "size": 3,
+        "wait": 0.5,
+        "start": 7,
+        "follow": False,
+        "settings": {"linger.ms": "5", "acks": "all"},
+    }
+    assert arguments("start=latest&names=one&columns=a,b") == {
+        "start": "latest",
+        "names": ("one",),
+        "columns": ("a", "b"),
+    }
+    assert arguments("columns.id=order&columns.price=cost") == {"columns": {"id": "order", "price": "cost"}}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("sise=3", "there is no option 'sise'; did you mean 'size'?; Connector takes 'names', 'columns',"),
+        ("place=z", "there is no option 'place'"),
+        ("size=x", "size is 'x': give a whole number"),
+        ("follow=maybe", "follow is 'maybe': give true or false"),
+        ("made=1", "made is '1': an address cannot give it"),
+        ("size=1&size=2", "size is given twice"),
+        ("size=x&sise=3", "size is 'x'.*\n.*no option 'sise'"),
+    ],
+)
+def test_options_that_do_not_fit_are_named(options: str, why: str) -> None:
+    with pytest.raises(WrongAddress, match=why.replace("?", r"\?")):
+        arguments(options)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("/var/log/app.log", "is no address"),
+        ("file:/a?", "write %3F"),
+        ("file:/a?x", "NAME=VALUE"),
+        ("kafak://h/t", "no scheme 'kafak'; sources: file:/PATH, hdfs://HOST:PORT/PATH"),
+    ],
+)
+def test_a_text_that_is_no_address_says_what_one_is(text: str, why: str) -> None:
+    with pytest.raises(WrongAddress, match=why):
+        source_of(text)
+
+
+def test_each_scheme_names_its_connector() -> None:
+    source, fields = source_of("file:/in/*.log?fields=line,file")
+    assert isinstance(source, FileSpout) and source.path == "/in/*.log" and fields == ("line", "file")
+    lines = source_of("hdfs://n:9000/logs").spout
+    assert isinstance(lines, HdfsLines) and lines.path == "hdfs://n:9000/logs"
+    rows = source_of("spark+file:/tables/t?fields=id,price").spout
+    assert (
+        isinstance(rows, CommittedRows) and rows.path == "file:///tables/t" and rows.fields == ("id", "price")
+    )
+    sink, wanted = sink_of("file:/out?format=jsonl")
+    assert isinstance(sink, FileSink) and sink.folder == "/out" and wanted is None
+    table, columns = sink_of("spark+hdfs://n:9000/t?schema=id long, price double&partition_by=id")
+    assert isinstance(table, SparkSink) and columns == ("id", "price")
+    assert table.settings.path == "hdfs://n:9000/t"
+    with pytest.raises(WrongAddress, match="names no sink, only a source; sinks: file:/PATH"):
+        sink_of("hdfs://n:9000/t")
+    with pytest.raises(InvalidConfig, match="format is 'xml'"):
+        sink_of("file:/out?format=xml")
+
+
+# What goes through.
+
+
+def written(folder: Path) -> list[Any]:
+    return [
+        json.loads(line)
+        for path in sorted(folder.iterdir())
+        if path.is_file()
+        for line in path.read_text().splitlines()
+    ]
+
+
+def run(pipe: Pipe) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology_of([pipe]))
+        cluster.wait("pipe", 60)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> str:
+    rows = [{"id": number, "word": word} for number, word in enumerate("abc")]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return f"file:{tmp_path}/in.jsonl?format=jsonl&schema=id long, word string&follow=false"
+
+
+def test_rows_go_through_as_they_are(source: str, tmp_path: Path) -> None:
+    topology = topology_of([Pipe(source, f"file:{tmp_path}/out?format=jsonl")])
+    assert [component.id for component in topology.components] == ["source", "sink"]
+    run(Pipe(source, f"file:{tmp_path}/out?format=jsonl"))
+    assert written(tmp_path / "out") == [{"id": n, "word": word} for n, word in enumerate("abc")]
+
+
+def test_a_function_changes_drops_and_multiplies_rows(source: str, tmp_path: Path) -> None:
+    def function(row: dict[str, Any]) -> Any:
+        return [{"word": row["word"].upper()}] * row["id"] if row["id"] != 1 else None
+
+    run(Pipe(source, f"file:{tmp_path}/out?format=jsonl&fields=word", function))
+    assert written(tmp_path / "out") == [{"word": "C"}] * 2
+
+
+def test_a_row_without_a_field_fails_alone_and_a_function_that_returns_no_row_is_named(
+    source: str, tmp_path: Path
+) -> None:
+    def forgetful(row: dict[str, Any]) -> Any:
+        return {} if row["id"] == 0 else 5 if row["id"] == 1 else {"word": "kept"}
+
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(
+            topology_of([Pipe(source, f"file:{tmp_path}/out?format=jsonl&fields=word", forgetful)])
+        )
+        cluster.advance(600.0)
+        status = cluster.last_status("pipe")
+    assert written(tmp_path / "out") == [{"word": "kept"}]
+    assert status.components["source"].failed == 2
+    texts = [report.text for report in status.errors]
+    assert "given up: failed in map[2] after 3 attempts: the row has no 'word'; it has none" in texts
+    assert any("forgetful returned 5 (int): return a dict, several dicts, or None" in text for text in texts)
+
+
+def test_what_does_not_fit_is_refused_before_anything_runs(source: str, tmp_path: Path) -> None:
+    with pytest.raises(WrongAddress, match=r"out\?fields=wrod writes 'wrod', and .* has 'id', 'word'"):
+        topology_of([Pipe(source, "file:/out?fields=wrod")])
+    with pytest.raises(WrongAddress, match=r"say which to write, with fields=A,B"):
+        topology_of([Pipe(source, "file:/out?format=jsonl", dict)])
+    with pytest.raises(InvalidConfig, match=r"tasks is 0 .*\n?.*"):
+        Pipe(source, "file:/out", tasks=0)
+
+
+def test_several_pipes_are_one_topology(source: str, tmp_path: Path) -> None:
+    pipes = [Pipe(source, f"file:{tmp_path}/out{number}?format=jsonl", tasks=2) for number in range(2)]
+    topology = topology_of(pipes, "both", {"topology.workers": 2})
+    assert [each.id for each in topology.components] == ["source-1", "sink-1", "source-2", "sink-2"]
+    assert {each.parallelism for each in topology.components} == {2} and topology.conf[
+        "topology.workers"
+    ] == 2
+
+
+def test_a_source_that_finds_nothing_fails_the_topology(tmp_path: Path) -> None:
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(topology_of([Pipe(f"file:{tmp_path}/none?follow=false", f"file:{tmp_path}/out")]))
+        with pytest.raises(TopologyFailed, match="there is nothing to read"):
+            cluster.wait("pipe", 60)
