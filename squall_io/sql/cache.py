@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class AgedCache(Generic[V]):
-    """size: the most entries; 0: nothing is kept. ttl: for how many seconds an entry is good; None: as long as there is room."""
+    """size: the most entries; 0: nothing is kept. ttl: for how many seconds an entry is good; None: while there is room."""
 
     def __init__(self, size: int, ttl: float | None) -> None:
         self.size = size

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.kit.waiting import Waiting
@@ -38,8 +39,8 @@ class WorkerEnds(Exception):
 class SqlLookup(BatchBolt):
     """Adds to each tuple the columns of the row that has its key. Keys of a batch are looked up by one statement.
 
-    A tuple is emitted with `fields` of the input and then the columns, anchored, in the order of the input. If several rows have
-    its key, it is emitted once for each. While the database is away the bolt waits, and `squall status` says so.
+    A tuple is emitted with `fields` of the input and then the columns, anchored, in the order of the input. If several rows
+    have its key, it is emitted once for each. While the database is away the bolt waits, and `squall status` says so.
 
     url: the database, as for SQLAlchemy's `create_engine`.
     table: the table, with its schema if needed, or a query: "SELECT ..." without parameters.
@@ -205,8 +206,7 @@ class SqlLookup(BatchBolt):
                     raise wrong_login(finder.shown, error) from None
                 if not is_away(error):
                     raise
-                pause = waiting.failed(reason(error))
-                self._calls.make(lambda: time.sleep(pause), self._no_answer)
+                self._calls.make(partial(time.sleep, waiting.failed(reason(error))), self._no_answer)
             else:
                 waiting.succeeded()
                 return found

@@ -176,7 +176,7 @@ def test_tuples_wait_for_a_database_that_is_away_and_the_status_says_so(
     builder.set_spout("orders", ScriptedSpout(["customer", "price"], [(1, at) for at in range(20)]))
     builder.set_bolt("named", lookup(running.url, cache=0)).shuffle_grouping("orders")
     builder.set_bolt("seen", Seen()).shuffle_grouping("named")
-    process = int((running.folder / "data" / "postmaster.pid").read_text().split()[0])
+    process = running.process()
     if how == "stopped":
         running.stop()
     else:
