@@ -50,7 +50,10 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "squall_io.sql": {
-        "SQL databases": ("SqlSink",),
+        "SQL databases": ("SqlSink", "SqlLookup"),
+    },
+    "squall_io.postgres": {
+        "Changes of PostgreSQL": ("PostgresChanges",),
     },
     "squall_io.spark": {
         "Tables": ("SparkSink", "read_committed", "committed_files", "hold_table", "register"),

@@ -56,11 +56,17 @@ def _unprivileged(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class PostgreSQL:
-    """A server in a folder of its own. url: for SQLAlchemy."""
+    """A server in a folder of its own. url: for SQLAlchemy; settings: those of the server, "wal_level=logical"."""
 
     folder: Path
     before: tuple[str, ...]
     url: str
+    settings: tuple[str, ...] = ()
+
+    @property
+    def plain_url(self) -> str:
+        """The URL for libpq."""
+        return self.url.replace("+psycopg", "")
 
     def run(self, command: str, *arguments: str) -> None:
         """Run a command of PostgreSQL."""
@@ -73,17 +79,25 @@ class PostgreSQL:
 
     def start(self) -> None:
         """Start, and wait until it answers."""
-        options = f"-F -k {self.folder} -c listen_addresses="
+        settings = "".join(f" -c {each}" for each in self.settings)
+        options = f"-F -k {self.folder} -c listen_addresses={settings}"
         self.run("pg_ctl", "-l", str(self.folder / "log"), "-w", "-o", options, "start")
 
-    def stop(self) -> None:
-        """Stop at once, as a crash would."""
-        self.run("pg_ctl", "-m", "immediate", "-w", "stop")
+    def stop(self, mode: str = "immediate") -> None:
+        """Stop at once, as a crash would; "fast": in order."""
+        self.run("pg_ctl", "-m", mode, "-w", "stop")
+
+    def process(self) -> int:
+        """Return the id of its first process."""
+        return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
 
 
 @contextmanager
-def postgresql_server() -> Iterator[PostgreSQL]:
-    """A server, which is stopped at the end. A socket's path has at most 107 bytes: hence a short folder."""
+def postgresql_server(*settings: str, password: str | None = None) -> Iterator[PostgreSQL]:
+    """A server, which is stopped at the end. A socket's path has at most 107 bytes: hence a short folder.
+
+    settings: those of the server. password: that of its user `app`; None: it lets everyone in.
+    """
     _found("initdb")
     try:
         importlib.import_module("psycopg")
@@ -91,10 +105,16 @@ def postgresql_server() -> Iterator[PostgreSQL]:
         _missing("psycopg is not installed")
     folder = Path(tempfile.mkdtemp(prefix="squall-pg-"))
     server = PostgreSQL(
-        folder, tuple(_unprivileged(folder)), f"postgresql+psycopg://app@/postgres?host={folder}"
+        folder, tuple(_unprivileged(folder)), f"postgresql+psycopg://app@/postgres?host={folder}", settings
     )
+    logins = ["-A", "trust"]
+    if password is not None:
+        secret = folder / "password"
+        secret.write_text(password)
+        secret.chmod(0o644)
+        logins = ["-A", "scram-sha-256", "--pwfile", str(secret)]
     try:
-        server.run("initdb", "-U", "app", "-A", "trust", "--no-sync")
+        server.run("initdb", "-U", "app", *logins, "--no-sync")
         server.start()
         try:
             yield server

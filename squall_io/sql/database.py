@@ -32,6 +32,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
+from squall_io.sql.upsert import statement, unique_on
 from topology_api import RowsRefused, SquallError
 
 #: What SQL calls invalid data (22), violated constraints (23), and a value of the wrong type.
@@ -41,9 +42,14 @@ _OF_TYPES: Final = ("binding parameter", "adapt type")
 
 
 class Database:
-    """The connections to a database, and what is known of its tables."""
+    """The connections to a database, and what is known of its tables.
 
-    def __init__(self, url: URL, table: str, columns: tuple[str, ...], tokens: str) -> None:
+    key: the columns by which a row replaces another one; empty: rows are inserted.
+    """
+
+    def __init__(
+        self, url: URL, table: str, columns: tuple[str, ...], tokens: str, key: tuple[str, ...] = ()
+    ) -> None:
         self.shown = url.render_as_string(hide_password=True)
         # Values are not shown: they may be secrets of the users' users.
         self.engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
@@ -51,6 +57,12 @@ class Database:
         schema, _, name = table.rpartition(".")
         try:
             self.table = self._reflected(name, schema or None, table, columns)
+            if key and not unique_on(inspect(self.engine), name, schema or None, key):
+                raise SquallError(
+                    f"table {table!r} in {self.shown} has no unique index on the key ({', '.join(key)}), so its rows cannot be"
+                    f" updated by it: create one (CREATE UNIQUE INDEX ON {table} ({', '.join(key)})), or change `key` of the"
+                    " sink"
+                )
         except BaseException:
             self.engine.dispose()
             raise
@@ -62,6 +74,7 @@ class Database:
             Column("number", BigInteger, nullable=False),
         )
         self._tokens_exist = False
+        self._statement = statement(self.engine.dialect, self.table, columns, key)
 
     def _reflected(self, name: str, schema: str | None, whole: str, columns: tuple[str, ...]) -> Table:
         try:
@@ -144,7 +157,7 @@ class Database:
 
     def _insert(self, connection: Connection, rows: list[dict[str, Any]]) -> None:
         if rows:
-            connection.execute(insert(self.table), rows)
+            connection.execute(self._statement, rows)
 
     def _refused(self, connection: Connection, rows: list[dict[str, Any]]) -> dict[int, str]:
         """Return why the database refuses rows, by position, each after those before it that it takes. Writes nothing."""

@@ -7,21 +7,21 @@ SQLAlchemy is imported where it is used. Must not know: statements, transactions
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from topology_api import FailTuple, InvalidConfig, SquallError
+from squall_io.sql.address import address_problems, parsed, with_password
+from topology_api import FailTuple, InvalidConfig
 from topology_api.token_sink import TokenSink
 
 if TYPE_CHECKING:
-    from sqlalchemy import URL
-
     from squall_io.sql.database import Database
     from topology_api import Context, Tuple
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: The databases that can insert a row or update the one that is there, in one statement that SQLAlchemy knows.
+UPSERTING: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 
 
 class SqlSink(TokenSink):
@@ -32,8 +32,11 @@ class SqlSink(TokenSink):
     url: the database, as for SQLAlchemy's `create_engine`, such as "postgresql+psycopg://app@db/shop".
     table: the table, with its schema if needed ("sales.orders").
     columns: the field of each column, or the names of columns that are named like their fields.
+    key: the columns that tell rows apart. A row whose key is in the table replaces the values of `columns` there; without
+        `key`, rows are inserted. The table needs a unique index on exactly these columns. For PostgreSQL, SQLite and MySQL.
     tokens: the table that keeps what was written, with the columns name and number.
-    password_variable: the environment variable of the workers that holds the password, so that `url` need not.
+    password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
+        hosts. A URL with a password is refused: topologies hold no secrets.
     """
 
     _database: Database | None = None
@@ -44,31 +47,30 @@ class SqlSink(TokenSink):
         table: str,
         columns: Mapping[str, str] | Sequence[str],
         *,
+        key: str | Sequence[str] | None = None,
         tokens: str = "squall_tokens",
-        password_variable: str | None = None,
+        password: str | None = None,
     ) -> None:
-        parsed = _parsed(url)
+        address = parsed(url, type(self).__name__)
         names = dict(columns) if isinstance(columns, Mapping) else {name: name for name in columns}
-        problems = []
+        keys = (key,) if isinstance(key, str) else tuple(key or ())
+        problems = address_problems(address, password)
         if isinstance(columns, str) or not names:
             problems.append(f"columns is {columns!r}: give a list of names, or a dict from columns to fields")
         if not table:
             problems.append("table is empty: give the name of the table to write")
         if not _NAME.fullmatch(tokens):
             problems.append(f"tokens is {tokens!r}: give the name of a table, of letters, digits and _")
-        if password_variable is not None and not _NAME.fullmatch(password_variable):
-            problems.append(
-                "password_variable is no name of an environment variable: give the name, not the password"
-            )
-        if password_variable is not None and parsed.password is not None:
-            problems.append("url has a password, and password_variable is given: give one of the two")
+        if key is not None:
+            problems += _key_problems(keys, names, address.get_backend_name())
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.url = url
         self.table = table
         self.columns = names
         self.tokens = tokens
-        self.password_variable = password_variable
+        self.key = keys
+        self.password = password
 
     def row(self, tup: Tuple) -> dict[str, Any]:
         """Return the values of a tuple by column. Raises FailTuple if the table does not take them."""
@@ -80,6 +82,12 @@ class SqlSink(TokenSink):
                 row[column] = tup[field]
             except KeyError as error:
                 raise FailTuple(f"column {column!r}: {error.args[0]}") from None
+        for column in self.key:
+            if row[column] is None:
+                raise FailTuple(
+                    f"table {self.table!r}: key column {column!r} is None, which is equal to no value"
+                    f" (field {self.columns[column]!r})"
+                )
         if database is None:  # it could not be reached so far: the row waits, and the database checks it
             return row
         for known in database.columns:
@@ -118,30 +126,20 @@ class SqlSink(TokenSink):
         if self._database is None:
             from squall_io.sql.database import Database
 
-            self._database = Database(self._url(), self.table, tuple(self.columns), self.tokens)
+            url = with_password(parsed(self.url, type(self).__name__), self.password)
+            self._database = Database(url, self.table, tuple(self.columns), self.tokens, self.key)
         return self._database
 
-    def _url(self) -> URL:
-        url = _parsed(self.url)
-        if self.password_variable is None:
-            return url
-        if (password := os.environ.get(self.password_variable)) is None:
-            raise SquallError(
-                f"the environment of the worker has no {self.password_variable}, which holds the password for"
-                f" {url.render_as_string(hide_password=True)}: set it where the worker is started"
-            )
-        return url.set(password=password)
 
-
-def _parsed(url: str) -> URL:
-    try:
-        from sqlalchemy import make_url
-        from sqlalchemy.exc import ArgumentError
-    except ImportError:
-        raise SquallError("SqlSink needs SQLAlchemy: install Squall with its extra `sql`") from None
-    try:
-        return make_url(url)
-    except (ArgumentError, ValueError):  # the text may hold a password: it is not shown
-        raise InvalidConfig(
-            ["url is no address of a database: give one like sqlite:///file.db"], "SqlSink"
-        ) from None
+def _key_problems(key: tuple[str, ...], columns: Mapping[str, str], backend: str) -> list[str]:
+    problems = []
+    if not key:
+        problems.append("key has no columns: leave it out to insert rows")
+    if missing := [repr(name) for name in key if name not in columns]:
+        problems.append(f"key has {', '.join(missing)}, not in columns: give columns that the sink writes")
+    if backend not in UPSERTING:
+        problems.append(
+            f"key is given, and url is for {backend}: rows can be updated by key in {', '.join(UPSERTING)} only; leave"
+            " key out to insert rows"
+        )
+    return problems

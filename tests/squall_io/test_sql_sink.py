@@ -281,12 +281,28 @@ def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
         SqlSink(url, "orders", ["id", "tax"]).read_token("t")
 
 
-def test_passwords_are_not_shown() -> None:
+@pytest.mark.parametrize(
+    "url",
+    [
+        "no url with hunter2",
+        "postgresql://me:hunter2@db/shop",
+        "postgresql+psycopg://db/shop?password=hunter2",
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidConfig) as bad:
-        SqlSink("no url with hunter2", "t", ["a"])
+        SqlSink(url, "t", ["a"])
     assert "hunter2" not in str(bad.value)
-    bolt = SqlSink("postgresql://me@db/shop", "t", ["a"], password_variable="SHOP_PASSWORD")
-    with pytest.raises(SquallError, match="has no SHOP_PASSWORD"):
+    with pytest.raises(InvalidConfig, match="password has the secret itself") as bad:
+        SqlSink("sqlite://", "t", ["a"], password="hunter2")
+    assert "hunter2" not in str(bad.value)
+
+
+def test_a_password_that_is_not_there_is_named() -> None:
+    bolt = SqlSink("postgresql://me@db/shop", "t", ["a"], password="env:SHOP_PASSWORD")
+    with pytest.raises(
+        SquallError, match="postgresql://me@db/shop is env:SHOP_PASSWORD, and the environment"
+    ):
         bolt.read_token("t")
 
 

@@ -1,0 +1,520 @@
+"""Changes of a real PostgreSQL: rewound, restarted, frozen, and with every setup that cannot work."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from local_cluster import LocalCluster
+from local_cluster.contracts.opened import Surroundings, context_of
+from local_cluster.testing import check_rewindable_spout
+from squall_io.postgres import PostgresChanges
+from squall_io.postgres.connection import ServerRefuses
+from squall_io.postgres.slot import UnusableSlot
+from squall_io.postgres.transactions import LostChanges
+from squall_io.sql import SqlSink
+from tests.sql_servers import PostgreSQL, postgresql_server
+from topology_api import Bolt, FailTuple, Fields, InvalidConfig, SquallError, TopologyBuilder, Tuple
+
+#: Seconds after which a test gives up.
+CAP = 60.0
+SETTINGS = ("wal_level=logical", "max_replication_slots=400", "max_wal_senders=400")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[PostgreSQL]:
+    with postgresql_server(*SETTINGS) as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: PostgreSQL) -> Iterator[PostgreSQL]:
+    """The server with one table, and without slots and publications."""
+    clean(running)
+    run(running, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+    yield running
+    clean(running)
+
+
+def run(server: PostgreSQL, *statements: str) -> list[tuple[Any, ...]]:
+    """Run statements, each in a transaction of its own; return the rows of the last one."""
+    with psycopg.connect(server.plain_url, autocommit=True) as connection:
+        found = [connection.execute(each) for each in statements][-1]
+        return found.fetchall() if found.description else []
+
+
+def clean(server: PostgreSQL) -> None:
+    run(
+        server,
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL",
+    )
+    until(lambda: not run(server, "SELECT 1 FROM pg_replication_slots WHERE active_pid IS NOT NULL"))
+    run(server, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+    for (name,) in run(server, "SELECT pubname FROM pg_publication"):
+        run(server, f'DROP PUBLICATION "{name}"')
+    run(server, "DROP TABLE IF EXISTS orders, others, seen, squall_tokens")
+
+
+def until(happens: Callable[[], Any], step: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
+    """Take steps until something happens."""
+    end = time.monotonic() + CAP
+    while not happens():
+        assert time.monotonic() < end
+        step()
+
+
+def changes(server: PostgreSQL, **more: Any) -> PostgresChanges:
+    given = {"slot": "shop", "publication": "shop", **more}
+    return PostgresChanges(server.plain_url, **given)
+
+
+class Reading:
+    """One task of a spout, in a topology with epochs or without."""
+
+    def __init__(
+        self, spout: PostgresChanges, epochs: bool = True, position: Any = None, keep: int = 10
+    ) -> None:
+        self.spout, self.around = spout, Surroundings()
+        self.rows: list[Any] = []
+        self.ids: list[Any] = []
+        self.around.conf["topology.epoch.keep"] = keep
+        if not epochs:
+            self.around.without_epochs()
+        vars(spout)["_squall_task"] = self
+        spout.open(context_of("changes", 0, 1, self.around))
+        if position is not None:
+            spout.rewind(position)
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        self.rows.append(values)
+        self.ids.append(message_id)
+
+    def step(self) -> None:
+        self.around.now += self.spout.next_tuple() or 0.1
+
+    def read(self, count: int) -> list[tuple[Any, ...]]:
+        """Read until as many changes have come in all; return op, row and old of each."""
+        until(lambda: len(self.rows) >= count, self.step)
+        assert len(self.rows) == count
+        return [tuple(each[1:4]) for each in self.rows]
+
+    def ack(self) -> None:
+        for each in self.ids:
+            self.spout.ack(each)
+        self.ids.clear()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Reading]]:
+    """Make readings that are closed at the end."""
+    made: list[Reading] = []
+
+    def make(*given: Any, **more: Any) -> Reading:
+        made.append(Reading(*given, **more))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.spout.close()
+        each.around.end()
+
+
+def place(server: PostgreSQL, slot: str = "shop") -> int:
+    found = run(
+        server, f"SELECT confirmed_flush_lsn - '0/0' FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    )
+    return int(found[0][0])
+
+
+# What is emitted.
+
+
+def test_the_contract_of_spouts(server: PostgreSQL) -> None:
+    """Each spout gets a copy of one slot: the server lets one at a time read a slot, and the contract has several."""
+    reading = Reading(changes(server, slot="base", create=True))
+    run(
+        server,
+        "INSERT INTO orders SELECT n, 'x' FROM generate_series(1, 9) n",
+        "UPDATE orders SET name = 'y'",
+    )
+    run(server, *(f"DELETE FROM orders WHERE id = {number}" for number in range(1, 5)), "TRUNCATE orders")
+    reading.read(23)
+    expected = reading.rows
+    reading.spout.close()
+    lost, count = [False], [0]
+
+    def make() -> PostgresChanges:
+        count[0] += 1
+        slot = f"copy_{count[0]}"
+        if not lost[0]:
+            run(server, f"SELECT pg_copy_logical_replication_slot('base', '{slot}')")
+        return changes(server, slot=slot)
+
+    def lose() -> None:
+        lost[0] = True
+        clean(server)
+
+    check_rewindable_spout(make, Hashed.of(expected), lose=lose)
+
+
+class Hashed(dict[str, Any]):
+    """A row that can be counted."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(sorted(self.items())))
+
+    @staticmethod
+    def of(rows: Any) -> list[tuple[Any, ...]]:
+        return [tuple(Hashed(each) if isinstance(each, dict) else each for each in row) for row in rows]
+
+
+@pytest.fixture(autouse=True)
+def countable_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contract counts rows, and a dict cannot be counted. Real time is short, and the clock of readings is fast."""
+    from squall_io.postgres import task
+
+    values_of = task.values_of
+    monkeypatch.setattr(task, "WAIT", 0.005)
+    monkeypatch.setattr(task, "values_of", lambda change: Hashed.of([values_of(change)])[0])
+
+
+def test_transactions_come_whole_in_the_order_of_their_commits(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    reading = opened(changes(server, create=True, tables=["public.orders"]))
+    with psycopg.connect(server.plain_url) as late, psycopg.connect(server.plain_url) as undone:
+        late.execute("INSERT INTO orders VALUES (1, 'late')")
+        undone.execute("INSERT INTO orders VALUES (2, 'undone')")
+        run(server, "INSERT INTO orders VALUES (3, 'early')")
+        late.execute("INSERT INTO orders VALUES (4, 'late')")
+        reading.read(1)
+        undone.rollback()
+        late.commit()
+    assert [row["id"] for _, row, _ in reading.read(3)] == [3, 1, 4]
+    lsns = [each[4] for each in reading.rows]
+    assert lsns[0] < lsns[1] == lsns[2]
+
+
+def test_columns_have_their_names_through_changes_of_the_schema(
+    server: PostgreSQL, opened: Callable[..., Reading], caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = opened(changes(server, create=True))
+    run(
+        server,
+        "INSERT INTO orders VALUES (1, 'a')",
+        "ALTER TABLE orders ADD COLUMN price NUMERIC(8, 2)",
+        "UPDATE orders SET price = 1.5",
+        "ALTER TABLE orders DROP COLUMN name",
+        "ALTER TABLE orders REPLICA IDENTITY FULL",
+        "UPDATE orders SET price = 2",
+        "DELETE FROM orders",
+    )
+    found = [
+        (op, None if row is None else dict(row), None if old is None else dict(old))
+        for op, row, old in reading.read(4)
+    ]
+    assert [repr(each) for each in found] == [
+        "('insert', {'id': 1, 'name': 'a'}, None)",
+        "('update', {'id': 1, 'name': 'a', 'price': Decimal('1.50')}, None)",
+        "('update', {'id': 1, 'price': Decimal('2.00')}, {'id': 1, 'price': Decimal('1.50')})",
+        "('delete', None, {'id': 1, 'price': Decimal('2.00')})",
+    ]
+    said = [record.getMessage() for record in caplog.records if "schema" in record.getMessage()]
+    assert said[0] == "the schema of a table has changed: public.orders: new columns price"
+    assert said[1] == "the schema of a table has changed: public.orders: no columns name any more"
+
+
+def test_a_large_value_that_did_not_change_is_left_out(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    reading = opened(changes(server, create=True))
+    large = "SELECT string_agg(md5(n::text), '') FROM generate_series(1, 1000) n"
+    run(server, "ALTER TABLE orders ADD COLUMN state INTEGER", f"INSERT INTO orders VALUES (1, ({large}), 1)")
+    run(
+        server,
+        "UPDATE orders SET state = 2",
+        "ALTER TABLE orders REPLICA IDENTITY FULL",
+        "UPDATE orders SET state = 3",
+    )
+    insert, partly, full = reading.read(3)
+    assert len(insert[1]["name"]) == 32_000
+    assert partly == ("update", {"id": 1, "state": 2}, None)
+    assert full[1] == {"id": 1, "name": insert[1]["name"], "state": 3}
+
+
+def test_a_large_transaction_is_left_and_continued_anywhere(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    spout = changes(server, create=True)
+    reading = opened(spout)
+    run(server, "INSERT INTO orders SELECT n, 'x' FROM generate_series(1, 20000) n", "TRUNCATE orders")
+    positions = []
+    while len(reading.rows) < 20_001:
+        reading.step()
+        if len(reading.rows) % 1024 < 64:
+            positions.append((len(reading.rows), spout.position()))
+    assert [each[2]["id"] for each in reading.rows[:-1]] == list(range(1, 20_001))
+    assert len({tuple(position) for _, position in positions}) > 10
+    expected = list(reading.rows)
+    for count, position in positions[:: len(positions) // 4]:
+        reading.rows.clear()
+        spout.rewind(position)
+        left = expected[count : count + 300]
+        while len(reading.rows) < len(left):
+            reading.step()
+        assert reading.rows[: len(left)] == left
+
+
+# What the slot forgets.
+
+
+def test_without_epochs_the_slot_follows_what_is_acked(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    reading = opened(changes(server, create=True), epochs=False)
+    begin = place(server)
+    run(server, *(f"INSERT INTO orders VALUES ({number}, 'x')" for number in range(3)))
+    reading.read(3)
+    reading.spout.ack(reading.ids[1])
+    for _ in range(30):
+        reading.step()
+    assert begin <= place(server) <= reading.rows[0][4]
+    reading.spout.ack(reading.ids[0])
+    until(lambda: place(server) == reading.rows[2][4], reading.step)
+    reading.spout.close()
+    again = opened(changes(server), epochs=False)
+    assert again.read(1)[0][1] == {"id": 2, "name": "x"}
+
+
+def test_an_idle_slot_follows_the_log_that_other_tables_fill(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    run(server, "CREATE TABLE others (id INTEGER)")
+    reading = opened(changes(server, create=True, tables=["public.orders"]), epochs=False)
+    reading.step()
+    run(server, *["INSERT INTO others SELECT generate_series(1, 1000)"] * 3)
+    (end,) = run(server, "SELECT pg_current_wal_lsn() - '0/0'")[0]
+    until(lambda: place(server) >= end, reading.step)
+    assert not reading.rows
+
+
+def test_with_epochs_every_kept_commit_can_be_returned_to(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    spout = changes(server, create=True)
+    reading = opened(spout, keep=3)
+    kept = [spout.position()]
+    for number in range(12):
+        run(server, f"INSERT INTO orders VALUES ({number}, 'x')")
+        reading.read(number + 1)
+        kept.append(spout.position())
+        reading.ack()  # the commit
+        for _ in range(12):
+            reading.step()
+    until(lambda: place(server) > kept[0][0], reading.step)
+    assert place(server) <= kept[-3][0]
+    spout.close()
+    for back in (1, 2, 3):
+        again = opened(changes(server), position=kept[-back])
+        assert [row["id"] for _, row, _ in again.read(back - 1)] == list(range(13 - back, 12))
+        again.spout.close()
+    with pytest.raises(LostChanges, match=r"slot 'shop' of .* begins at .* the changes between are gone"):
+        opened(changes(server), position=kept[0])
+
+
+def test_a_slot_that_was_made_again_has_lost_the_changes(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    reading = opened(changes(server, create=True))
+    position = reading.spout.position()
+    reading.spout.close()
+    run(server, "SELECT pg_drop_replication_slot('shop')", "INSERT INTO orders VALUES (1, 'gone')")
+    with pytest.raises(LostChanges, match="because the slot was made again"):
+        opened(changes(server, create=True), position=position)
+
+
+# Setups that cannot work.
+
+
+def test_what_is_missing_is_said_with_what_to_do(server: PostgreSQL, opened: Callable[..., Reading]) -> None:
+    with pytest.raises(
+        UnusableSlot, match=r'no publication \'shop\': run CREATE PUBLICATION "shop" FOR ALL TABLES'
+    ):
+        opened(changes(server))
+    run(server, "CREATE PUBLICATION shop FOR ALL TABLES")
+    with pytest.raises(UnusableSlot, match=r"no replication slot 'shop': run SELECT pg_create_logical"):
+        opened(changes(server))
+    with pytest.raises(
+        UnusableSlot, match=r"refuses CREATE PUBLICATION.*bills.*does not exist; give the names of `tables`"
+    ):
+        opened(changes(server, publication="bills", create=True, tables=["public.bills"]))
+    run(server, "SELECT pg_create_physical_replication_slot('shop')")
+    with pytest.raises(UnusableSlot, match="is physical with the plugin None: give another slot"):
+        opened(changes(server))
+
+
+def test_a_slot_of_another_database_is_refused(server: PostgreSQL, opened: Callable[..., Reading]) -> None:
+    run(server, "SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
+    other = PostgresChanges(
+        server.plain_url.replace("/postgres?", "/template1?"), slot="shop", publication="shop", create=True
+    )
+    try:
+        with pytest.raises(UnusableSlot, match="is of the database postgres, and url names template1"):
+            opened(other)
+    finally:
+        with psycopg.connect(
+            server.plain_url.replace("/postgres?", "/template1?"), autocommit=True
+        ) as connection:
+            connection.execute("DROP PUBLICATION IF EXISTS shop")
+
+
+def test_a_slot_that_is_in_use_is_waited_for(
+    server: PostgreSQL, opened: Callable[..., Reading], caplog: pytest.LogCaptureFixture
+) -> None:
+    first = opened(changes(server, create=True))
+    first.step()
+    run(server, "INSERT INTO orders VALUES (1, 'x')")
+    second = opened(changes(server))
+    second.step()
+    assert "is in use by the server's process" in caplog.text
+    first.spout.close()
+    assert second.read(1)[0][1]["id"] == 1
+
+
+def test_a_publication_that_is_gone_is_waited_for_and_named(
+    server: PostgreSQL, opened: Callable[..., Reading], caplog: pytest.LogCaptureFixture
+) -> None:
+    reading = opened(changes(server, create=True))
+    reading.step()
+    run(server, "DROP PUBLICATION shop", "INSERT INTO orders VALUES (1, 'x')")
+    until(lambda: "has changes from when there was no such publication" in caplog.text, reading.step)
+    run(server, "CREATE PUBLICATION shop FOR ALL TABLES")
+    for _ in range(30):
+        reading.step()
+    assert "answers again" not in caplog.text and not reading.rows
+
+
+def test_a_server_that_keeps_no_changes_of_rows_and_wrong_passwords(
+    monkeypatch: pytest.MonkeyPatch, opened: Callable[..., Reading]
+) -> None:
+    with postgresql_server(password="s3cret") as server:
+        monkeypatch.setenv("SHOP_PASSWORD", "s3cret")
+        monkeypatch.setenv("WRONG_PASSWORD", "hunter2")
+        with pytest.raises(UnusableSlot, match=r"wal_level = replica.*ALTER SYSTEM SET wal_level = logical"):
+            opened(changes(server, password="env:SHOP_PASSWORD"))
+        with pytest.raises(
+            ServerRefuses, match=r"refuses the login: .*password authentication failed"
+        ) as refused:
+            opened(changes(server, password="env:WRONG_PASSWORD"))
+        assert "hunter2" not in str(refused.value)
+        with pytest.raises(ServerRefuses, match=r"refuses the login: .*no password supplied"):
+            opened(changes(server))
+        with pytest.raises(
+            SquallError, match="env:NO_PASSWORD, and the environment of the worker has no NO_PASSWORD"
+        ):
+            opened(changes(server, password="env:NO_PASSWORD"))
+
+
+def test_a_slot_whose_log_the_server_has_removed_is_named(opened: Callable[..., Reading]) -> None:
+    with postgresql_server("wal_level=logical", "max_slot_wal_keep_size=1MB", "max_wal_size=32MB") as server:
+        run(server, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
+        reading = opened(changes(server, create=True))
+        reading.spout.close()
+        for _ in range(4):
+            run(server, "SELECT pg_logical_emit_message(false, 'x', 'y'), pg_switch_wal()", "CHECKPOINT")
+        with pytest.raises(UnusableSlot, match=r"has lost its changes.*pg_drop_replication_slot"):
+            opened(changes(server))
+
+
+def test_arguments_are_checked_together() -> None:
+    with pytest.raises(InvalidConfig) as bad:
+        PostgresChanges(
+            "mysql://db/shop?password=hunter2", slot="A b", publication="", tables=[], password="hunter2"
+        )
+    for part in (
+        "url has the scheme 'mysql'",
+        "url has a password",
+        "slot is",
+        "publication is",
+        "tables is",
+        "password has",
+    ):
+        assert part in str(bad.value)
+    assert "hunter2" not in str(bad.value)
+    with pytest.raises(InvalidConfig, match="url has a password, and a topology holds no secrets"):
+        PostgresChanges("postgresql://app:hunter2@db/shop", slot="a", publication="b")
+
+
+# In topologies.
+
+
+class Seen(Bolt):
+    """Passes on the number of each row that was inserted."""
+
+    outputs = Fields("id", "seen")
+
+    def execute(self, tup: Tuple) -> None:
+        if tup["op"] != "insert":
+            raise FailTuple("another op")
+        self.emit((tup["row"]["id"], 1))
+
+
+def topology(server: PostgreSQL, parallelism: int = 1) -> TopologyBuilder:
+    builder = TopologyBuilder("shop")
+    builder.set_spout("changes", changes(server, create=True, tables=["public.orders"]), parallelism)
+    builder.set_bolt("seen", Seen()).shuffle_grouping("changes")
+    builder.set_bolt("write", SqlSink(server.url, "seen", ["id", "seen"])).shuffle_grouping("seen")
+    return builder
+
+
+def test_several_tasks_are_refused(server: PostgreSQL) -> None:
+    with LocalCluster() as cluster:
+        cluster.submit(topology(server, 2).build())
+        until(lambda: cluster.status("shop").errors)
+        assert "it has 2 tasks, and a slot is read by one" in cluster.status("shop").errors[-1].render()
+
+
+@pytest.mark.parametrize("how", ["crash", "shutdown", "freeze"])
+def test_each_change_counts_once_whatever_happens_to_server_and_topology(
+    server: PostgreSQL, tmp_path: Path, how: str
+) -> None:
+    """The primary key of the sink's table refuses a row that comes twice."""
+    run(server, "CREATE TABLE seen (id INTEGER PRIMARY KEY, seen INTEGER)")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
+
+    def seen() -> int:
+        return int(run(server, "SELECT count(*) FROM seen")[0][0])
+
+    written = 0
+    for part in range(3):
+        with LocalCluster() as cluster:
+            cluster.submit(topology(server).build(), conf)
+            until(lambda: run(server, "SELECT 1 FROM pg_replication_slots WHERE active"))
+            run(server, f"INSERT INTO orders SELECT {written} + n, 'x' FROM generate_series(1, 200) n")
+            written += 200
+            if part == 1:
+                disturb(server, how)
+                run(server, f"INSERT INTO orders SELECT {written} + n, 'x' FROM generate_series(1, 200) n")
+                written += 200
+            while seen() < (written if part else 1):  # the first topology ends in the middle
+                time.sleep(0.05)
+            assert cluster.dead_letters("shop") == []
+    assert run(server, "SELECT count(*), min(id), max(id) FROM seen") == [(written, 1, written)]
+
+
+def disturb(server: PostgreSQL, how: str) -> None:
+    if how == "freeze":
+        for (process,) in run(server, "SELECT active_pid FROM pg_replication_slots WHERE active"):
+            os.kill(process, signal.SIGSTOP)
+            threading.Timer(1.0, os.kill, (process, signal.SIGCONT)).start()
+        return
+    server.stop("fast" if how == "shutdown" else "immediate")
+    server.start()
