@@ -1,0 +1,1 @@
+"""Kafka: topics as streams. Needs the extra `squall[kafka]`."""
