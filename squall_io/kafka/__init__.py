@@ -1,1 +1,5 @@
 """Kafka: topics as streams. Needs the extra `squall[kafka]`."""
+
+from squall_io.kafka.spout import KafkaSpout
+
+__all__ = ["KafkaSpout"]

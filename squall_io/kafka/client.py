@@ -14,7 +14,7 @@ from typing import Any, Final
 from squall_io.kit.secrets import NoSecret, resolved, secret_problem
 from squall_io.kit.waiting import LOG_AGAIN
 from topology_api import SquallError
-from topology_api.wording import shown, typed
+from topology_api.wording import typed
 
 #: Values of librdkafka's settings.
 Value = str | int | float | bool
@@ -223,8 +223,3 @@ class ClientEvents:
         self._log.log(
             min(level, logging.WARNING), "%s%s", line, f" (and {more} more like this)" if more else ""
         )
-
-
-def shown_partition(topic: str, partition: int) -> str:
-    """Return the name of a partition in texts: orders-3."""
-    return f"{shown(topic)[1:-1]}-{partition}"
