@@ -1,4 +1,4 @@
-"""A stand-in for a schema registry: an HTTP server on the loopback that answers the requests of clients as Confluent's API does.
+"""A stand-in for a schema registry: an HTTP server on the loopback that answers as Confluent's API does.
 
 It is no registry: it keeps schemas in memory, and "compatible" is what a test says. Must not know: codecs.
 """

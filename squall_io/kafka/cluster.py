@@ -30,7 +30,11 @@ STEP: Final = 1.0
 #: Seconds for which a topic may be unknown, since it is being created, before that is an error.
 UNKNOWN_SECS: Final = 3.0
 #: What every client of the sink has, if the user's settings say nothing else.
-_CLIENT: Final = {"reconnect.backoff.max.ms": 2000, "socket.keepalive.enable": True}
+_CLIENT: Final = {
+    "reconnect.backoff.max.ms": 2000,
+    "socket.timeout.ms": 10_000,
+    "socket.keepalive.enable": True,
+}
 #: Settings that only producers have.
 _OF_PRODUCERS: Final = (
     "acks", "request.required.acks", "batch.", "compression.", "delivery.", "linger.ms", "message.send.max.retries",

@@ -203,16 +203,15 @@ def refused_by(
 
 def _why_refused(row: Row, limits: TopicLimits | None, most: int, compressed: bool) -> str | None:
     size = size_of(row)
+    if limits is not None and limits.needs_key and row[1] is None:
+        return "it has no key, and the topic is compacted (cleanup.policy=compact)"
+    taken = None if limits is None or compressed else limits.most_bytes
+    if taken is not None and size + _LEAST_BESIDE > taken:
+        return f"it has {size} bytes, and the topic takes {taken} (`max.message.bytes` of the topic)"
     if size > most:
         return f"it has {size} bytes, and the client takes {most} (`message.max.bytes` in settings)"
     if limits is None:
         return None
-    if limits.needs_key and row[1] is None:
-        return "it has no key, and the topic is compacted (cleanup.policy=compact)"
-    if not compressed and limits.most_bytes is not None and size + _LEAST_BESIDE > limits.most_bytes:
-        return (
-            f"it has {size} bytes, and the topic takes {limits.most_bytes} (`max.message.bytes` of the topic)"
-        )
     if len(row) > 2 and row[3] >= limits.partitions:
         return f"it is for partition {row[3]}, and the topic has {limits.partitions}, from 0"
     return None

@@ -9,6 +9,7 @@ Must not know: tuples, topologies, how values become bytes.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -30,6 +31,8 @@ from topology_api import RowsRefused
 MOST_OPEN: Final = 4
 #: How often a write begins again with a new producer, since another process had fenced off the one before.
 TURNS: Final = 3
+#: Seconds between two looks at what has failed, while messages are under way.
+_LOOK: Final = 0.1
 #: Names of errors that say: another producer has the transactional id now.
 _FENCED: Final = frozenset(
     ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
@@ -204,7 +207,7 @@ class Producing:
         deliveries = Deliveries()
         try:
             self.send(producer, rows, deliveries)
-            self.flush(producer)
+            self.flush(producer, deliveries)
             for each, error in zip(deliveries.failed, deliveries.errors, strict=True):
                 if each.error not in REFUSALS:
                     raise self.reason(error)
@@ -241,17 +244,19 @@ class Producing:
                     deliveries.add(error.args[0], name, partition, row[0], row[1])
                     break
 
-    def flush(self, producer: Any) -> None:
-        """Wait until nothing is left in the queue of a producer."""
+    def flush(self, producer: Any, deliveries: Deliveries, in_transaction: bool = False) -> None:
+        """Wait until nothing is left in the queue of a producer. After a failure a transaction sends nothing more."""
         cluster, before = self.cluster, len(producer)
 
         def flushed(secs: float) -> None:
             nonlocal before
-            while (left := producer.flush(secs)) > 0:
-                if left >= before or cluster.stopped():
+            until = time.monotonic() + secs
+            while (left := producer.flush(_LOOK)) > 0 and not (in_transaction and deliveries.failed):
+                if cluster.stopped() or (left >= before and time.monotonic() >= until):
                     raise cluster.late("no answer yet")
-                before = left
-                cluster.show(None)
+                if left < before:
+                    before, until = left, time.monotonic() + secs
+                    cluster.show(None)
 
         cluster.until(self.what, flushed, producer.poll)
 
@@ -334,7 +339,7 @@ class _TokenWriter:
             producer.begin_transaction()
             around.send(producer, rows, deliveries)
             producer.produce(around.tokens, str(epoch), self._token, on_delivery=deliveries)
-            around.flush(producer)
+            around.flush(producer, deliveries, in_transaction=True)
             if deliveries.failed:
                 raise self._cluster.kafka.KafkaException(deliveries.errors[0])
             self._call(producer.commit_transaction)

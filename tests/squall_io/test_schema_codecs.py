@@ -180,7 +180,7 @@ def test_checks_follow_references_of_the_registry_alone(there: StandIn) -> None:
 # Protobuf.
 
 
-def protobuf_classes() -> tuple[Any, Any, Any]:
+def protobuf_classes() -> tuple[Any, ...]:
     """A class of a file that imports another one, a class nested in it, and the class of the other file."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
@@ -200,7 +200,7 @@ def protobuf_classes() -> tuple[Any, Any, Any]:
     pool = descriptor_pool.DescriptorPool()
     pool.Add(money)
     pool.Add(order)
-    return tuple(  # type: ignore[return-value]
+    return tuple(
         message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
         for name in ("shop.Order", "shop.Order.Note", "shop.Money")
     )
