@@ -17,7 +17,7 @@ from squall_io.kafka.client import servers_problem, settings_problems
 from squall_io.kafka.consuming import DECIDED_BY_SPOUT
 from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
-from squall_io.kit.codecs import Decode
+from squall_io.kit.codecs import Codec, Decode
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
@@ -44,7 +44,7 @@ class KafkaSpout(RewindableSpout):
         without `topology.state.path`, each start of a task begins at `start`.
     start: where to begin if neither a commit of the topology nor the group knows: "earliest", "latest", a datetime with a time
         zone, or {topic: {partition: offset}}. Partitions that appear later begin at their earliest message.
-    decode: what a value becomes: "json", "str", "bytes", or a function from bytes.
+    decode: what a value becomes: "json", "str", "bytes", a function from bytes, or a codec with a schema registry.
     decode_key: the same for keys.
     fields: which of "value", "key", "headers", "timestamp", "topic", "partition" and "offset" a tuple has, in this order.
     schema: with decode="json", Spark's DDL text, `"word string, count bigint NOT NULL"`: a tuple has these members of the
@@ -67,8 +67,8 @@ class KafkaSpout(RewindableSpout):
         servers: str | Sequence[str],
         group: str | None = None,
         start: str | datetime | Offsets = EARLIEST,
-        decode: str | Decode = "json",
-        decode_key: str | Decode = "bytes",
+        decode: str | Decode | Codec = "json",
+        decode_key: str | Decode | Codec = "bytes",
         fields: Sequence[str] = ("value",),
         schema: str | None = None,
         max_gap: int = 10_000,

@@ -27,7 +27,7 @@ from squall_io.kafka.assignment import (
 from squall_io.kafka.client import ClientEvents, addresses_of, is_away, refusal
 from squall_io.kafka.consuming import KafkaAway, KafkaReader, KafkaRefused
 from squall_io.kafka.rows import row_of
-from squall_io.kit.codecs import UnreadableMessage
+from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import Waiting
 from topology_api import EmitError, SquallError
 from topology_api.wording import listed
@@ -72,6 +72,7 @@ class KafkaTask:
         self._reader = KafkaReader(spout.servers, spout.group, spout.settings, self._events)
         what = f"Kafka at {addresses_of(spout.servers)}"
         self._waiting = Waiting(what, context.log, self._show, context.now)
+        self._codec_waits = Waiting("what the codec needs", context.log, self._show, context.now)
         self._messages: Iterator[Any] = iter(())
         #: What is to be reported: one error a call.
         self._errors: deque[SquallError] = deque()
@@ -106,6 +107,12 @@ class KafkaTask:
 
     def next(self, emit: Emit) -> float | None:
         """Emit the next messages; return the seconds until the next call (None: soon)."""
+        try:
+            return self._next(emit)
+        except CodecAway as error:
+            return self._codec_waits.failed(str(error))
+
+    def _next(self, emit: Emit) -> float | None:
         now = self._context.now()
         if now >= self._look_at:
             self._look(now)
@@ -178,14 +185,20 @@ class KafkaTask:
                 offset = message.offset()
                 if offset < items.next:
                     continue  # it came once more, since its partition was paused
+                fault = None
+                try:
+                    values = row(message)
+                except UnreadableMessage as error:
+                    fault = error
+                except SquallError:  # it is about the codec, not about the message, which is decoded again
+                    self._messages = iter([message, *self._messages])
+                    raise
                 if tracked:
                     items.taken(offset, offset + 1)
                 else:
                     items.next = offset + 1
-                try:
-                    values = row(message)
-                except UnreadableMessage as error:
-                    self._leave_out(emit, message, progress, error)
+                if fault is not None:
+                    self._leave_out(emit, message, progress, fault)
                     continue
                 emit(values, message_id=(place, offset))
         except EmitError:
@@ -196,6 +209,8 @@ class KafkaTask:
             for progress in touched:
                 if assignment.is_full(progress):
                     self._pause(progress)
+        if offset >= 0:
+            self._codec_waits.succeeded()
         return offset >= 0
 
     def _leave_out(
