@@ -1,4 +1,4 @@
-"""Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Spark session.
+"""Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Kafka broker, a Spark session.
 
 In CI the examples are the same in every run, so that a failure there can be reproduced, and half of the usual number;
 elsewhere each run tries other ones, and failures are kept in `.hypothesis` and printed as a line to paste. There are no
@@ -21,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.chained_snapshots import maybe_chained
 from tests.checked_returns import returns
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
+from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
@@ -39,6 +40,7 @@ ONE_AT_A_TIME = {
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
+    "kafka",
     "maybe_chained",
     "pytest_addoption",
     "pytest_collection_modifyitems",

@@ -18,6 +18,27 @@ from topology_api.wording import class_name, message_of, typed
 Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
 
+
+class Codec:
+    """A format that needs more than the message, such as a schema registry. It is pickled with its connector, and opened where
+    the connector runs: subclasses define `open_decoder` and `open_encoder`.
+
+    What they return raises UnreadableMessage or FailTuple for a message or a value that does not fit, `CodecAway` while what it
+    needs does not answer, and SquallError for what has to be changed: neither of the two last ones is about the message.
+    """
+
+    #: What the schema is registered as; None: the connector names it.
+    subject: str | None = None
+
+    def open_decoder(self) -> Decode:
+        """Return the function that turns the bytes of a message into a value."""
+        raise SquallError(f"{type(self).__name__} reads no messages")
+
+    def open_encoder(self, subject: str) -> Encode:
+        """Return the function that turns a value into the bytes of a message. subject: used where `self.subject` is None."""
+        raise SquallError(f"{type(self).__name__} writes no messages")
+
+
 #: The formats that have names.
 NAMES: Final = ("bytes", "str", "json")
 
@@ -26,28 +47,40 @@ class UnreadableMessage(SquallError):
     """A message that its codec cannot read. The text says why, without the message itself."""
 
 
+class CodecAway(SquallError):
+    """What a codec needs, such as a schema registry, does not answer. The same message can be read or written later."""
+
+
 def format_problem(name: str, format: object) -> str | None:
-    """Return why an argument is no format; None if it is one. A format is a name in `NAMES`, or a function of one argument."""
-    if (isinstance(format, str) and format in NAMES) or callable(format):
+    """Return why an argument is no format; None if it is one. A format is a name in `NAMES`, a function of one argument,
+    or a `Codec`."""
+    if (isinstance(format, str) and format in NAMES) or callable(format) or isinstance(format, Codec):
         return None
-    return f"{name} is {typed(format)}: give {', '.join(map(repr, NAMES))}, or a function"
+    return f"{name} is {typed(format)}: give {', '.join(map(repr, NAMES))}, a function, or a codec"
 
 
-def decoder(format: str | Decode) -> Decode:
-    """Return the function that turns the bytes of a message into a value. It raises UnreadableMessage.
+def decoder(format: str | Decode | Codec) -> Decode:
+    """Return the function that turns the bytes of a message into a value. It raises UnreadableMessage; of a `Codec`, also
+    CodecAway and other SquallErrors.
 
-    format: "bytes"; "str", as UTF-8; "json"; or a function from bytes to any value that a tuple can hold.
+    format: "bytes"; "str", as UTF-8; "json"; a `Codec`; or a function from bytes to any value that a tuple can hold.
     """
+    if isinstance(format, Codec):
+        return format.open_decoder()
     if not isinstance(format, str):
         return _by_user_read(format)
     return {"bytes": _same, "str": _text, "json": _json}[format]
 
 
-def encoder(format: str | Encode) -> Encode:
-    """Return the function that turns a value into the bytes of a message. It raises FailTuple.
+def encoder(format: str | Encode | Codec, subject: str = "") -> Encode:
+    """Return the function that turns a value into the bytes of a message. It raises FailTuple; of a `Codec`, also CodecAway and
+    other SquallErrors.
 
-    format: "bytes", which takes bytes only; "str", as UTF-8; "json"; or a function from a value to bytes.
+    format: "bytes", which takes bytes only; "str", as UTF-8; "json"; a `Codec`; or a function from a value to bytes.
+    subject: what a `Codec` registers its schema as, unless it names a subject itself.
     """
+    if isinstance(format, Codec):
+        return format.open_encoder(subject)
     if not isinstance(format, str):
         return _by_user_written(format)
     return {"bytes": _as_bytes, "str": _as_text, "json": _as_json}[format]

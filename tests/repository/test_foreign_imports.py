@@ -27,13 +27,17 @@ MAY_IMPORT = {
     "cython": tuple(
         f"{module.replace('.', '/')}.py" for module in HOT
     ),  # declares types for the compiler; absent at run time
+    "fastavro": ("squall_io/kit/schemas/avro.py",),
+    "google": ("squall_io/kit/schemas/protobuf.py",),
     "h11": ("squall/http/connections.py",),
+    "jsonschema": ("squall_io/kit/schemas/json_schema.py",),
     "kazoo": ("squall/cluster/zookeeper/client.py",),
     "msgspec": (  # frozen structs for values: such a class is made in a thirtieth of the time of a frozen data class
         "topology_api/state_rules.py",
         "topology_api/state_types.py",
         "worker/",
-        "squall_io/kit/codecs.py",
+        "squall_io/kafka/",
+        "squall_io/kit/",
         "squall_io/lines/json_lines.py",
         "squall_io/postgres/",
         "squall_io/spark/",
@@ -49,6 +53,7 @@ MAY_IMPORT = {
     "py4j": ("squall/stores/java/", "squall_io/spark/"),
     "pyarrow": ("squall_io/files/parquet.py", "squall_io/spark/"),
     "pyspark": ("squall/stores/java/", "squall_io/spark/"),
+    "referencing": ("squall_io/kit/schemas/json_schema.py",),  # it comes with jsonschema
     "rich": ("squall_cli/",),
     "sqlalchemy": ("squall_io/sql/",),
     "starlette": ("nimbus/http/",),
@@ -63,6 +68,7 @@ CORES = (
     "nimbus/lifecycle/",
     "nimbus/placement/",
     "squall_io/files/tails.py",
+    "squall_io/kafka/messages.py",
     "squall_io/kit/",
     "squall_io/lines/",
     "squall_io/postgres/confirming.py",
@@ -88,6 +94,8 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/other_end.py",
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",
+    "squall_io/kit/schemas/avro.py",  # io.BytesIO: fastavro reads and writes a file
+    "squall_io/kit/schemas/registry.py",  # asks a registry
     "squall_io/kit/secrets.py",  # the environment and files of secrets
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs

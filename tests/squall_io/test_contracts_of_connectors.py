@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 import sqlalchemy
 
+from local_cluster.contracts import token_sinks
 from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
 from squall_io.files import FileSink, FileSpout
+from squall_io.kafka import KafkaSink
 from squall_io.spark import CommittedRows, HdfsLines
 from squall_io.spark.stores import open_files
 from squall_io.sql import SqlSink
+from tests.kafka_servers import KafkaServer
 from tests.spark.batches import SinkTask
 from tests.sql_servers import postgresql
 
@@ -170,3 +173,31 @@ def test_sql_sink_on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def test_sql_sink_on_postgresql() -> None:
     with postgresql() as server:
         check_sql(server)
+
+
+#: Promises that are tried at each line of the sink: there each of hundreds of tries begins new transactions.
+AT_EACH_LINE = (
+    "two processes may write at once",
+    "rows may be made while write runs",
+    "a process may be killed in write",
+    "write may raise at any line",
+    "a process may be killed while rows are refused",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+)
+def test_kafka_sink(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    topic = kafka.create(partitions=2, settings={"max.message.bytes": "2000"})
+    if not whole:
+        promises = {name: each for name, each in token_sinks.PROMISES.items() if name not in AT_EACH_LINE}
+        assert len(promises) == len(token_sinks.PROMISES) - len(AT_EACH_LINE)
+        monkeypatch.setattr(token_sinks, "PROMISES", promises)
+    check_token_sink(
+        lambda: KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str"),
+        lambda number: {"k": str(number), "v": f"row {number}"},
+        lambda: [(message.key().decode(), message.value().decode()) for message in kafka.read(topic)],
+        refused=lambda number: {"k": str(number), "v": "x" * 3000},
+    )

@@ -1,0 +1,132 @@
+"""How a message of Kafka becomes the values of a tuple.
+
+Must not know: clients, partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from operator import methodcaller
+from typing import Any, Final
+
+from squall_io.kit.codecs import Codec, Decode, UnreadableMessage, decoder, format_problem
+from squall_io.lines.json_lines import JsonReader, json_problems
+from squall_io.spark.rows.schema import parse_schema
+from topology_api.names import field_problem
+from topology_api.wording import listed, shown, typed
+
+#: What a tuple can have of a message.
+FIELDS: Final = ("value", "key", "headers", "timestamp", "topic", "partition", "offset")
+#: The fields of the stream of messages that cannot be read.
+UNREADABLE_FIELDS: Final = ("topic", "partition", "offset", "key", "value", "error")
+
+#: Makes the values of a tuple from a message. Raises UnreadableMessage.
+Row = Callable[[Any], tuple[object, ...]]
+
+
+def row_problems(
+    fields: tuple[object, ...], decode: object, decode_key: object, schema: object
+) -> Iterator[str]:
+    """Yield what is wrong with these arguments of a spout."""
+    unknown = [name for name in fields if name not in FIELDS]
+    if unknown or not fields or len(set(fields)) < len(fields):
+        yield f"fields are {shown(fields)}: give some of {listed(FIELDS)}, each once"
+        return
+    for name, format in (("decode", decode), ("decode_key", decode_key)):
+        if (problem := format_problem(name, format)) is not None:
+            yield problem
+    if schema is None:
+        return
+    if decode != "json":
+        yield f"schema is given, and decode is {typed(decode)}: a schema is for decode='json'; leave one of the two out"
+    elif "value" not in fields:
+        yield f"schema is given, and fields are {shown(fields)}: the columns of the schema stand in place of 'value'; add it"
+    elif problems := list(json_problems(schema, ("line",), "utf-8", "strict")):
+        yield from problems
+    else:
+        names = names_of(tuple(map(str, fields)), str(schema))
+        yield from (f"a field {why}" for name in names if (why := field_problem(name)) is not None)
+        if len(set(names)) < len(names):
+            yield f"the fields of a tuple are {shown(names)}: a column of the schema is named like another field; rename it"
+
+
+def names_of(fields: tuple[str, ...], schema: str | None) -> tuple[str, ...]:
+    """Return the names of a tuple's fields."""
+    if schema is None:
+        return fields
+    columns = parse_schema(schema).names
+    return tuple(name for field in fields for name in (columns if field == "value" else (field,)))
+
+
+def row_of(
+    fields: tuple[str, ...],
+    decode: str | Decode | Codec,
+    decode_key: str | Decode | Codec,
+    schema: str | None,
+) -> Row:
+    """Return what makes the values of tuples."""
+    value = _value(decode) if schema is None else _columns(schema)
+    if fields == ("value",):
+        return value
+    parts: dict[str, Row] = {
+        "value": value,
+        "key": _key(decoder(decode_key)),
+        "headers": lambda message: (list(message.headers() or ()),),
+        "timestamp": lambda message: (_timestamp(message),),
+        **{name: _plain(name) for name in ("topic", "partition", "offset")},
+    }
+    chosen = [parts[field] for field in fields]
+    return lambda message: tuple([each for part in chosen for each in part(message)])
+
+
+def _plain(name: str) -> Row:
+    get = methodcaller(name)
+    return lambda message: (get(message),)
+
+
+def _value(decode: str | Decode | Codec) -> Row:
+    read = decoder(decode)
+
+    def value(message: Any) -> tuple[object, ...]:
+        data = message.value()
+        return (None if data is None else read(data),)
+
+    return value
+
+
+def _columns(schema: str) -> Row:
+    reader = JsonReader(parse_schema(schema))
+
+    def columns(message: Any) -> tuple[object, ...]:
+        data = message.value()
+        if data is None:
+            raise UnreadableMessage("it has no value, so it is no row")
+        values = reader.values((1, 0, data), "")
+        if isinstance(values, str):
+            raise UnreadableMessage(values)
+        return values
+
+    return columns
+
+
+def _key(read: Decode) -> Row:
+    def key(message: Any) -> tuple[object, ...]:
+        data = message.key()
+        try:
+            return (None if data is None else read(data),)
+        except UnreadableMessage as error:
+            raise UnreadableMessage(f"its key: {error}") from error
+
+    return key
+
+
+def _timestamp(message: Any) -> datetime | None:
+    """Return when a message was sent or appended; None: it does not say."""
+    kind, millis = message.timestamp()
+    if kind == 0 or millis < 0:
+        return None
+    try:
+        return datetime.fromtimestamp(millis / 1000, timezone.utc)
+    except (OverflowError, ValueError, OSError) as error:
+        raise UnreadableMessage(f"its timestamp is {millis} ms: {error}") from None
