@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
 from squall_io.pipes.addresses import PipeAddress, WrongAddress, arguments_of, parse_address
 from topology_api import Bolt, Fields, Spout
@@ -18,10 +19,12 @@ SPARK: Final = "spark+"
 
 
 class SinkEnd(NamedTuple):
-    """A sink, and the fields that it takes; None: those of the stream, whatever they are."""
+    """A sink, and the fields that it takes; None: those of the stream, whatever they are. whole: the field in which it takes a
+    row as a whole."""
 
     bolt: Bolt
     fields: tuple[str, ...] | None
+    whole: str | None = None
 
 
 class SourceEnd(NamedTuple):
@@ -135,9 +138,76 @@ def _spark_table(address: PipeAddress) -> SinkEnd:
     return SinkEnd(sink, tuple(column.name for column in sink.settings.schema.columns))
 
 
+# Kafka.
+
+#: The field in which a `KafkaSink` gets whole rows.
+_WHOLE: Final = "value"
+
+
+def _kafka_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.kafka import KafkaSpout
+
+    topics = tuple(address.below.split(","))
+    spout = _made(KafkaSpout, address, topics, servers=address.authority)
+    rows = spout.schema is None and "value" in spout.fields and spout.decode == "json"
+    return SourceEnd(spout, None if rows and len(spout.fields) == 1 else tuple(spout.outputs["default"]))
+
+
+def _kafka_topic(address: PipeAddress) -> SinkEnd:
+    from squall_io.kafka import KafkaSink
+
+    if any(name == "fields" for name, _ in address.options):
+        sink = _made(KafkaSink, address, address.below, servers=address.authority)
+        return SinkEnd(sink, tuple(sink.shape.used()))
+    sink = _made(KafkaSink, address, address.below, servers=address.authority, fields=_WHOLE)
+    return SinkEnd(sink, tuple(name for name in sink.shape.used() if name != _WHOLE), _WHOLE)
+
+
+# Databases.
+
+
+def _sql_table(address: PipeAddress) -> SinkEnd:
+    from squall_io.sql import SqlSink
+
+    own, others = _options_of(SqlSink, address)
+    problems = [f"{name}= is missing" for name in ("table", "columns") if name not in dict(own.options)]
+    if problems and not any(name.startswith("columns.") for name, _ in own.options):
+        raise WrongAddress(f"{shown(address.text)}: {'; '.join(problems)}")
+    sink = _made(SqlSink, own, others)
+    return SinkEnd(sink, tuple(sink.columns.values()))
+
+
+def _postgres_changes(address: PipeAddress) -> SourceEnd:
+    from squall_io.postgres import PostgresChanges
+
+    own, url = _options_of(PostgresChanges, address)
+    if problems := [
+        f"{name}= is missing" for name in ("slot", "publication") if name not in dict(own.options)
+    ]:
+        raise WrongAddress(
+            f"{shown(address.text)}: as a source it is a stream of changes, and {'; '.join(problems)}"
+        )
+    return _with_fields(_made(PostgresChanges, own, url))
+
+
+def _options_of(component: type, address: PipeAddress) -> tuple[PipeAddress, str]:
+    """Return an address with the options that are arguments of a connector, and a URL with all others: those of the driver."""
+    import inspect
+
+    known = inspect.signature(component).parameters
+    own = [(name, text) for name, text in address.options if name.partition(".")[0] in known]
+    others = [each for each in address.options if each not in own]
+    url = f"{address.scheme}:{address.place}{'?' if others else ''}{urlencode(others)}"
+    return address._replace(options=tuple(own)), url
+
+
 #: By the part of the scheme before "+"; tables of Spark by `SPARK`.
 SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
     "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
+    "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
+    "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _postgres_changes, _sql_table),
+    "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", None, _sql_table),
+    "sqlite": Scheme("sqlite:///PATH", None, _sql_table),
     SPARK: Scheme("spark+hdfs://HOST:PORT/PATH or spark+file:/PATH", _committed_rows, _spark_table),
 }

@@ -20,12 +20,16 @@ class MapRows(Bolt):
 
     fields: the fields to emit. A row without one of them fails its tuple.
     function: makes a row, several, or None (no row) of each; None: rows stay as they are.
+    whole: the name of a further field that has the row itself; None: there is none.
     """
 
-    def __init__(self, fields: Sequence[str], function: RowFunction | None = None) -> None:
-        self.outputs = Fields(*fields)
+    def __init__(
+        self, fields: Sequence[str], function: RowFunction | None = None, whole: str | None = None
+    ) -> None:
+        self.outputs = Fields(*fields, *([] if whole is None else [whole]))
         self.fields = tuple(fields)
         self.function = function
+        self.whole = whole
 
     def execute(self, tup: Tuple) -> None:
         """Emit the rows that the function makes of a tuple's row."""
@@ -47,7 +51,8 @@ class MapRows(Bolt):
 
     def _values(self, row: Mapping[str, Any]) -> tuple[Any, ...]:
         try:
-            return tuple([row[name] for name in self.fields])
+            values = [row[name] for name in self.fields]
+            return tuple(values if self.whole is None else [*values, row])
         except KeyError as error:
             raise FailTuple(f"the row has no {error.args[0]!r}; it has {listed(row)}") from None
 

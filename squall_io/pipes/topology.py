@@ -59,7 +59,7 @@ def _add(builder: TopologyBuilder, pipe: Pipe, ending: str) -> None:
     source, sink = source_of(pipe.source), sink_of(pipe.sink)
     wanted, there = sink.fields, source.fields
     before = builder.set_spout(f"source{ending}", source.spout, pipe.tasks)
-    direct = pipe.function is None and there is not None
+    direct = pipe.function is None and there is not None and sink.whole is None
     if wanted is None and not direct:
         raise WrongAddress(
             f"{pipe.sink}: the fields of its rows are known only when they come: say which to write, with fields=A,B"
@@ -70,6 +70,6 @@ def _add(builder: TopologyBuilder, pipe: Pipe, ending: str) -> None:
             " --map"
         )
     if not direct:
-        middle = MapRows(wanted or (), pipe.function)
+        middle = MapRows(wanted or (), pipe.function, sink.whole)
         before = builder.set_bolt(f"map{ending}", middle, pipe.tasks).shuffle_grouping(before)
     builder.set_bolt(f"sink{ending}", sink.bolt, pipe.tasks).shuffle_grouping(before)

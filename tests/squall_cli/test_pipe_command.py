@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from squall.packages.archives import check
+from tests.kafka_servers import KafkaServer
 from tests.squall_cli.run_process import environment
 from tests.squall_cli.taking_nimbus import TakingNimbus, taking_nimbus
 
@@ -68,6 +71,25 @@ def test_a_file_lists_pipes(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert rows(folder / "one") == ["A", "B"] and "both completed in" in done.stdout
     assert "".join(path.read_text() for path in (folder / "two").iterdir() if path.is_file()) == "a\n\nb\n"
+
+
+@pytest.mark.slow
+def test_rows_go_to_kafka_and_from_there_to_a_database(folder: Path, kafka: KafkaServer) -> None:
+    topic, database = kafka.create("words", 2), folder / "words.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("CREATE TABLE words (word TEXT PRIMARY KEY, times INTEGER)")
+    rows = [{"word": word, "times": times} for times, word in enumerate("abcba")]
+    (folder / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = f"file:{folder}/in.jsonl?format=jsonl&schema=word string, times long&follow=false"
+    done = squall_pipe(folder, source, f"kafka://{kafka.servers}/{topic}?key=word")
+    assert done.returncode == 0, done.stderr
+    assert sorted(json.loads(message.value())["times"] for message in kafka.read(topic)) == [0, 1, 2, 3, 4]
+    sink = f"sqlite:///{database}?table=words&columns=word,times&key=word"
+    done = squall_pipe(folder, f"kafka://{kafka.servers}/{topic}", sink, "--seconds", "4")
+    assert done.returncode == 0, done.stderr
+    with closing(sqlite3.connect(database)) as connection:
+        found = dict(connection.execute("SELECT word, times FROM words").fetchall())
+    assert found == {"a": 4, "b": 3, "c": 2}
 
 
 @pytest.fixture

@@ -10,11 +10,16 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from local_cluster.testing import run_bolt
 from squall_io.files import FileSink, FileSpout
+from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
+from squall_io.pipes.rows import MapRows
+from squall_io.postgres import PostgresChanges
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
+from squall_io.sql import SqlSink
 from topology_api import InvalidConfig, TopologyFailed
 
 
@@ -110,9 +115,9 @@ def test_each_scheme_names_its_connector() -> None:
     assert (
         isinstance(rows, CommittedRows) and rows.path == "file:///tables/t" and rows.fields == ("id", "price")
     )
-    sink, wanted = sink_of("file:/out?format=jsonl")
+    sink, wanted, _ = sink_of("file:/out?format=jsonl")
     assert isinstance(sink, FileSink) and sink.folder == "/out" and wanted is None
-    table, columns = sink_of("spark+hdfs://n:9000/t?schema=id long, price double&partition_by=id")
+    table, columns, _ = sink_of("spark+hdfs://n:9000/t?schema=id long, price double&partition_by=id")
     assert isinstance(table, SparkSink) and columns == ("id", "price")
     assert table.settings.path == "hdfs://n:9000/t"
     with pytest.raises(WrongAddress, match="names no sink, only a source; sinks: file:/PATH"):
@@ -121,7 +126,49 @@ def test_each_scheme_names_its_connector() -> None:
         sink_of("file:/out?format=xml")
 
 
+def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
+    source, fields = source_of(
+        "kafka://a:9092,b:9092/orders,clicks?group=shop&start=latest&settings.client.id=x"
+    )
+    assert isinstance(source, KafkaSpout) and source.topics == ("orders", "clicks") and fields is None
+    assert (source.servers, source.group, source.settings) == ("a:9092,b:9092", "shop", {"client.id": "x"})
+    assert source_of("kafka://a:9092/t?schema=id long").fields == ("id",)
+    assert source_of("kafka://a:9092/t?fields=key,value").fields == ("key", "value")
+    sink, wanted, whole = sink_of("kafka://a:9092/totals?key=id")
+    assert isinstance(sink, KafkaSink) and (sink.topic, wanted, whole) == ("totals", ("id",), "value")
+    assert sink_of("kafka://a:9092/totals?key=id&fields=id,price")[1:] == (("id", "price"), None)
+    url = (
+        "postgresql+psycopg://app@db/shop?sslmode=require&table=orders&columns=id,price&key=id&password=env:P"
+    )
+    table, columns, _ = sink_of(url)
+    assert isinstance(table, SqlSink) and columns == ("id", "price") and table.key == ("id",)
+    assert table.url == "postgresql+psycopg://app@db/shop?sslmode=require" and table.password == "env:P"
+    renamed = sink_of("sqlite:////tmp/x.db?table=t&columns.id=order").bolt
+    assert isinstance(renamed, SqlSink) and renamed.columns == {"id": "order"}
+    changes = source_of(
+        "postgresql://app@db/shop?slot=squall&publication=all&create=true&tables=public.a"
+    ).spout
+    assert (
+        isinstance(changes, PostgresChanges) and changes.create and changes.url == "postgresql://app@db/shop"
+    )
+    for text, why in (
+        ("sqlite:////tmp/x.db?table=t", "columns= is missing"),
+        ("postgresql://app@db/shop?slot=a", "publication= is missing"),
+        ("sqlite:////tmp/x.db", "table= is missing; columns= is missing"),
+    ):
+        with pytest.raises(WrongAddress, match=why):
+            (source_of if "slot" in text else sink_of)(text)
+
+
 # What goes through.
+
+
+def test_a_row_may_go_as_a_whole_beside_its_key() -> None:
+    bolt = MapRows(["id"], lambda row: {**row, "more": 1}, whole="value")
+    found = run_bolt(bolt, [{"id": 5, "word": "a"}])
+    assert list(bolt.fields) == ["id"] and found.emitted("default") == [
+        (5, {"id": 5, "word": "a", "more": 1})
+    ]
 
 
 def written(folder: Path) -> list[Any]:
