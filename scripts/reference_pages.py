@@ -50,7 +50,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         ),
     },
     "squall_io.sql": {
-        "SQL databases": ("SqlSink", "SqlLookup"),
+        "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },
     "squall_io.postgres": {
         "Changes of PostgreSQL": ("PostgresChanges",),

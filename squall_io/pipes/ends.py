@@ -169,25 +169,32 @@ def _kafka_topic(address: PipeAddress) -> SinkEnd:
 def _sql_table(address: PipeAddress) -> SinkEnd:
     from squall_io.sql import SqlSink
 
-    own, others = _options_of(SqlSink, address)
-    problems = [f"{name}= is missing" for name in ("table", "columns") if name not in dict(own.options)]
-    if problems and not any(name.startswith("columns.") for name, _ in own.options):
-        raise WrongAddress(f"{shown(address.text)}: {'; '.join(problems)}")
-    sink = _made(SqlSink, own, others)
+    sink = _of_database(SqlSink, address, "table", "columns")
     return SinkEnd(sink, tuple(sink.columns.values()))
 
 
-def _postgres_changes(address: PipeAddress) -> SourceEnd:
+def _sql_rows(address: PipeAddress) -> SourceEnd:
+    from squall_io.sql import SqlTable
+
+    return _with_fields(_of_database(SqlTable, address, "table", "columns", "order_by"))
+
+
+def _of_postgresql(address: PipeAddress) -> SourceEnd:
+    """Return rows of a table if the address names one, else the changes of a publication."""
     from squall_io.postgres import PostgresChanges
 
-    own, url = _options_of(PostgresChanges, address)
-    if problems := [
-        f"{name}= is missing" for name in ("slot", "publication") if name not in dict(own.options)
-    ]:
-        raise WrongAddress(
-            f"{shown(address.text)}: as a source it is a stream of changes, and {'; '.join(problems)}"
-        )
-    return _with_fields(_made(PostgresChanges, own, url))
+    if any(name == "table" for name, _ in address.options):
+        return _sql_rows(address)
+    return _with_fields(_of_database(PostgresChanges, address, "slot", "publication"))
+
+
+def _of_database(component: type, address: PipeAddress, *needed: str) -> Any:
+    """Return a connector of a database, whose URL has the options that are no arguments of the connector: the driver's."""
+    own, url = _options_of(component, address)
+    given = {name.partition(".")[0] for name, _ in own.options}
+    if missing := [f"{name}=" for name in needed if name not in given]:
+        raise WrongAddress(f"{shown(address.text)}: {component.__name__} needs {', '.join(missing)}")
+    return _made(component, own, url)
 
 
 def _options_of(component: type, address: PipeAddress) -> tuple[PipeAddress, str]:
@@ -206,8 +213,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
     "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
-    "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _postgres_changes, _sql_table),
-    "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", None, _sql_table),
-    "sqlite": Scheme("sqlite:///PATH", None, _sql_table),
+    "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
+    "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
+    "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),
     SPARK: Scheme("spark+hdfs://HOST:PORT/PATH or spark+file:/PATH", _committed_rows, _spark_table),
 }

@@ -33,9 +33,9 @@ class PostgresChanges(RewindableSpout):
 
     Transactions come whole, in the order of their commits. The fields of a tuple: `table`, "public.orders"; `op`, "insert",
     "update", "delete" or "truncate"; `row`, a dict from column to value, None for deletes and truncates; `old`, the key of the
-    row before the change if the server sends it (deletes, and updates of the key), all of the row with REPLICA IDENTITY FULL, or
-    None; `lsn`, an int that names the transaction and grows; `at`, the time of the commit. A large value that an update did not
-    change is not in `row`, unless the table has REPLICA IDENTITY FULL.
+    row before the change if the server sends it (deletes, and updates of the key), with REPLICA IDENTITY FULL all of the row,
+    otherwise None; `lsn`, an int that names the transaction and grows; `at`, the time of the commit. A large value that an
+    update did not change is not in `row`, unless the table has REPLICA IDENTITY FULL.
 
     With `topology.state.path` each change is emitted once in what is committed, and in any other topology at least once. The
     slot's place in the server's log follows the commits that are kept, or what is acked. It has one task.

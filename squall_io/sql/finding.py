@@ -7,71 +7,24 @@ Must not know: tuples, caches.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import (
-    URL,
-    Connection,
-    MetaData,
-    Table,
-    and_,
-    column,
-    create_engine,
-    or_,
-    select,
-    text,
-    tuple_,
-)
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError
+from sqlalchemy import URL, Connection, and_, or_, select, tuple_
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 
-from squall_io.sql.database import reason, refuses
-from topology_api import SquallError
+from squall_io.sql.database import refuses
+from squall_io.sql.reaching import COMPARES_ROWS, engine_of, source_of
 
 Key = tuple[Any, ...]
 Found = list[tuple[Any, ...]]
 
-_QUERY: Final = re.compile(r"\s*(select|with)\s", re.IGNORECASE)
-#: The databases that compare several columns with several values at once.
-_ROWS: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 #: The most values in a statement: SQLite and PostgreSQL take 32,766 or more.
 MOST_VALUES: Final = 10_000
 #: What PostgreSQL calls a comparison of types that do not go together: no operator, another type, no conversion.
 _TYPES: Final = ("42883", "42804", "42846")
-#: What a server says that waiting does not help: the user, its password, or the database is wrong.
-_WRONG: Final = re.compile(
-    r"authentication failed|no password supplied|(role|user|database) \"?[^\"]*\"? does not exist"
-    r"|access denied|unknown database|no pg_hba.conf entry",
-    re.IGNORECASE,
-)
-#: Settings of libpq with which a dead connection is noticed within a minute.
-_LIBPQ: Final = {
-    "connect_timeout": 10,
-    "keepalives_idle": 20,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-
-
-def is_query(table: str) -> bool:
-    """Return whether a text is a query, and not the name of a table."""
-    return _QUERY.match(table) is not None
-
-
-def is_away(error: Exception) -> bool:
-    """Return whether an error says that the database cannot be reached now, or that it is busy: waiting may help."""
-    if not isinstance(error, DBAPIError):
-        return isinstance(error, TimeoutError)
-    return error.connection_invalidated or isinstance(error, (OperationalError, InterfaceError))
-
-
-def is_wrong_login(error: Exception) -> bool:
-    """Return whether the server refuses the user, the password or the database."""
-    return isinstance(error, DBAPIError) and _WRONG.search(str(error.orig)) is not None
 
 
 def is_of_key(error: Exception) -> bool:
@@ -86,10 +39,7 @@ class RowFinder:
 
     def __init__(self, url: URL, table: str, key: Sequence[str], columns: Sequence[str]) -> None:
         self.shown = url.render_as_string(hide_password=True)
-        settings = {}
-        if url.get_driver_name() in ("psycopg", "psycopg2"):
-            settings = {name: value for name, value in _LIBPQ.items() if name not in url.query}
-        self.engine = create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
+        self.engine = engine_of(url)
         self.table = table
         self.key = tuple(key)
         self.columns = tuple(columns)
@@ -137,7 +87,7 @@ class RowFinder:
     def _where(self, columns: Sequence[ColumnElement[Any]], keys: list[Key]) -> ColumnElement[bool]:
         if len(columns) == 1:
             return columns[0].in_([key[0] for key in keys])
-        if self.engine.dialect.name in _ROWS:
+        if self.engine.dialect.name in COMPARES_ROWS:
             return tuple_(*columns).in_(keys)
         each = (and_(*(column == value for column, value in zip(columns, key))) for key in keys)
         return or_(*each)
@@ -145,31 +95,6 @@ class RowFinder:
     def _selected(self, connection: Connection) -> list[ColumnElement[Any]]:
         source = self._source
         if source is None:
-            source = self._source = self._named(connection)
+            names = (*self.key, *self.columns)
+            source = self._source = source_of(connection, self.table, names, self.shown)
         return [source.c[name] for name in (*self.key, *self.columns)]
-
-    def _named(self, connection: Connection) -> FromClause:
-        names = (*self.key, *self.columns)
-        if is_query(self.table):
-            unique = dict.fromkeys(names)
-            return text(self.table).columns(*map(column, unique)).subquery("looked_up")
-        schema, _, name = self.table.rpartition(".")
-        try:
-            table = Table(name, MetaData(), schema=schema or None, autoload_with=connection)
-        except NoSuchTableError:
-            raise SquallError(
-                f"there is no table {self.table!r} in {self.shown}: create it with the columns {', '.join(names)}"
-            ) from None
-        if missing := [each for each in names if each not in table.columns]:
-            raise SquallError(
-                f"table {self.table!r} in {self.shown} has no columns {', '.join(missing)}; its columns are"
-                f" {', '.join(each.name for each in table.columns)}"
-            )
-        return table
-
-
-def wrong_login(shown: str, error: Exception) -> SquallError:
-    """Return the error for a login that the server refuses."""
-    return SquallError(
-        f"{shown} refuses the login: {reason(error)}; change url or password, and submit again"
-    )

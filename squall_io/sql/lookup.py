@@ -75,7 +75,7 @@ class SqlLookup(BatchBolt):
         password: str | None = None,
     ) -> None:
         address = parsed(url, type(self).__name__)
-        keys, found = _named(key), _named(columns)
+        keys, found = names_of(key), names_of(columns)
         passed = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
             *address_problems(address, password),
@@ -105,7 +105,8 @@ class SqlLookup(BatchBolt):
 
     def prepare(self, context: Context) -> None:
         """Look at the table, if the database can be reached now. Raises SquallError for a table that is missing or other."""
-        from squall_io.sql.finding import RowFinder, is_away, is_wrong_login, wrong_login
+        from squall_io.sql.finding import RowFinder
+        from squall_io.sql.reaching import is_away, is_wrong_login, wrong_login
 
         url = with_password(parsed(self.url, type(self).__name__), self.password)
         self._finder = finder = RowFinder(url, self.table, tuple(self.key), tuple(self.columns))
@@ -184,7 +185,8 @@ class SqlLookup(BatchBolt):
     def _asked_for(self, keys: list[Key]) -> dict[Key, Any]:
         """Ask the database, and wait while it is away. A key that no column takes is found by halves."""
         from squall_io.sql.database import reason
-        from squall_io.sql.finding import is_away, is_of_key, is_wrong_login, wrong_login
+        from squall_io.sql.finding import is_of_key
+        from squall_io.sql.reaching import is_away, is_wrong_login, wrong_login
 
         finder, context, waiting = self._finder, self._context, self._waiting
         assert finder is not None
@@ -224,7 +226,8 @@ class SqlLookup(BatchBolt):
             context.progress(f"waiting for an answer of {waiting.what}")
 
 
-def _named(names: str | Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+def names_of(names: str | Mapping[str, str] | Sequence[str]) -> dict[str, str]:
+    """Return the field of each column: names of columns are those of fields, too."""
     if isinstance(names, Mapping):
         return dict(names)
     return {name: name for name in ((names,) if isinstance(names, str) else names)}

@@ -40,7 +40,7 @@ def _upsert(dialect: str, table: Table, columns: tuple[str, ...], key: tuple[str
 
 
 def unique_on(inspector: Inspector, table: str, schema: str | None, key: tuple[str, ...]) -> bool:
-    """Return whether rows of a table are told apart by these columns: by its primary key, or by a unique index on all rows."""
+    """Return whether these columns are the primary key of a table, or have a unique index on all rows."""
     if set(inspector.get_pk_constraint(table, schema)["constrained_columns"]) == set(key):
         return True
     if any(set(each["column_names"]) == set(key) for each in inspector.get_unique_constraints(table, schema)):

@@ -19,7 +19,7 @@ from squall_io.pipes.ends import sink_of, source_of
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
-from squall_io.sql import SqlSink
+from squall_io.sql import SqlSink, SqlTable
 from topology_api import InvalidConfig, TopologyFailed
 
 
@@ -151,10 +151,12 @@ def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         isinstance(changes, PostgresChanges) and changes.create and changes.url == "postgresql://app@db/shop"
     )
+    rows = source_of("sqlite:////tmp/x.db?table=t&columns=id,price&order_by=id&follow=false&lag=0.5")
+    assert isinstance(rows.spout, SqlTable) and rows.fields == ("id", "price") and not rows.spout.follow
     for text, why in (
-        ("sqlite:////tmp/x.db?table=t", "columns= is missing"),
-        ("postgresql://app@db/shop?slot=a", "publication= is missing"),
-        ("sqlite:////tmp/x.db", "table= is missing; columns= is missing"),
+        ("sqlite:////tmp/x.db?table=t", "SqlSink needs columns="),
+        ("postgresql://app@db/shop?slot=a", "PostgresChanges needs publication="),
+        ("sqlite:////tmp/x.db", "SqlSink needs table=, columns="),
     ):
         with pytest.raises(WrongAddress, match=why):
             (source_of if "slot" in text else sink_of)(text)

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
-from local_cluster import LocalCluster
 from local_cluster.contracts.opened import Surroundings, context_of
 from local_cluster.testing import check_rewindable_spout
 from squall_io.postgres import PostgresChanges
 from squall_io.postgres.connection import ServerRefuses
 from squall_io.postgres.slot import UnusableSlot
 from squall_io.postgres.transactions import LostChanges
-from squall_io.sql import SqlSink
 from tests.sql_servers import PostgreSQL, postgresql_server
-from topology_api import Bolt, FailTuple, Fields, InvalidConfig, SquallError, TopologyBuilder, Tuple
-
-#: Seconds after which a test gives up.
-CAP = 60.0
-SETTINGS = ("wal_level=logical", "max_replication_slots=400", "max_wal_senders=400")
+from tests.squall_io.postgres_slots import SETTINGS, changes, clean, run, until
+from topology_api import InvalidConfig, SquallError
 
 
 @pytest.fixture(scope="module")
@@ -42,38 +32,6 @@ def server(running: PostgreSQL) -> Iterator[PostgreSQL]:
     run(running, "CREATE TABLE orders (id INTEGER PRIMARY KEY, name TEXT)")
     yield running
     clean(running)
-
-
-def run(server: PostgreSQL, *statements: str) -> list[tuple[Any, ...]]:
-    """Run statements, each in a transaction of its own; return the rows of the last one."""
-    with psycopg.connect(server.plain_url, autocommit=True) as connection:
-        found = [connection.execute(each) for each in statements][-1]
-        return found.fetchall() if found.description else []
-
-
-def clean(server: PostgreSQL) -> None:
-    run(
-        server,
-        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE active_pid IS NOT NULL",
-    )
-    until(lambda: not run(server, "SELECT 1 FROM pg_replication_slots WHERE active_pid IS NOT NULL"))
-    run(server, "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
-    for (name,) in run(server, "SELECT pubname FROM pg_publication"):
-        run(server, f'DROP PUBLICATION "{name}"')
-    run(server, "DROP TABLE IF EXISTS orders, others, seen, squall_tokens")
-
-
-def until(happens: Callable[[], Any], step: Callable[[], object] = lambda: time.sleep(0.01)) -> None:
-    """Take steps until something happens."""
-    end = time.monotonic() + CAP
-    while not happens():
-        assert time.monotonic() < end
-        step()
-
-
-def changes(server: PostgreSQL, **more: Any) -> PostgresChanges:
-    given = {"slot": "shop", "publication": "shop", **more}
-    return PostgresChanges(server.plain_url, **given)
 
 
 class Reading:
@@ -451,70 +409,3 @@ def test_arguments_are_checked_together() -> None:
     assert "hunter2" not in str(bad.value)
     with pytest.raises(InvalidConfig, match="url has a password, and a topology holds no secrets"):
         PostgresChanges("postgresql://app:hunter2@db/shop", slot="a", publication="b")
-
-
-# In topologies.
-
-
-class Seen(Bolt):
-    """Passes on the number of each row that was inserted."""
-
-    outputs = Fields("id", "seen")
-
-    def execute(self, tup: Tuple) -> None:
-        if tup["op"] != "insert":
-            raise FailTuple("another op")
-        self.emit((tup["row"]["id"], 1))
-
-
-def topology(server: PostgreSQL, parallelism: int = 1) -> TopologyBuilder:
-    builder = TopologyBuilder("shop")
-    builder.set_spout("changes", changes(server, create=True, tables=["public.orders"]), parallelism)
-    builder.set_bolt("seen", Seen()).shuffle_grouping("changes")
-    builder.set_bolt("write", SqlSink(server.url, "seen", ["id", "seen"])).shuffle_grouping("seen")
-    return builder
-
-
-def test_several_tasks_are_refused(server: PostgreSQL) -> None:
-    with LocalCluster() as cluster:
-        cluster.submit(topology(server, 2).build())
-        until(lambda: cluster.status("shop").errors)
-        assert "it has 2 tasks, and a slot is read by one" in cluster.status("shop").errors[-1].render()
-
-
-@pytest.mark.parametrize("how", ["crash", "shutdown", "freeze"])
-def test_each_change_counts_once_whatever_happens_to_server_and_topology(
-    server: PostgreSQL, tmp_path: Path, how: str
-) -> None:
-    """The primary key of the sink's table refuses a row that comes twice."""
-    run(server, "CREATE TABLE seen (id INTEGER PRIMARY KEY, seen INTEGER)")
-    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.2}
-
-    def seen() -> int:
-        return int(run(server, "SELECT count(*) FROM seen")[0][0])
-
-    written = 0
-    for part in range(3):
-        with LocalCluster() as cluster:
-            cluster.submit(topology(server).build(), conf)
-            until(lambda: run(server, "SELECT 1 FROM pg_replication_slots WHERE active"))
-            run(server, f"INSERT INTO orders SELECT {written} + n, 'x' FROM generate_series(1, 200) n")
-            written += 200
-            if part == 1:
-                disturb(server, how)
-                run(server, f"INSERT INTO orders SELECT {written} + n, 'x' FROM generate_series(1, 200) n")
-                written += 200
-            while seen() < (written if part else 1):  # the first topology ends in the middle
-                time.sleep(0.05)
-            assert cluster.dead_letters("shop") == []
-    assert run(server, "SELECT count(*), min(id), max(id) FROM seen") == [(written, 1, written)]
-
-
-def disturb(server: PostgreSQL, how: str) -> None:
-    if how == "freeze":
-        for (process,) in run(server, "SELECT active_pid FROM pg_replication_slots WHERE active"):
-            os.kill(process, signal.SIGSTOP)
-            threading.Timer(1.0, os.kill, (process, signal.SIGCONT)).start()
-        return
-    server.stop("fast" if how == "shutdown" else "immediate")
-    server.start()
