@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from squall.stores.files import OpenStore
@@ -16,17 +14,9 @@ from squall_cli.main import squall
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.retention.holding import held
-from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
-    monkeypatch.chdir(tmp_path)
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
 
 
 def run(*arguments: str) -> Result:
