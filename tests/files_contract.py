@@ -226,6 +226,35 @@ class FilesContract:
         files.delete("s/ab/3")
         assert [s.path for s in files.walk("s")] == ["s/ab"]
 
+    def test_a_folder_is_deleted_if_nothing_is_in_it(self, files: Files) -> None:
+        for path in ("s/a/1", "s/b/2", "s/c/d/3"):
+            files.put_if_absent(path, b"")
+        files.delete("s/a/1")
+        files.delete("s/c/d/3")
+        for folder in ("s/a", "s/b", "s/c/d", "s/absent", "absent/s", "s/b/2"):
+            files.delete_if_empty(folder)
+        assert [files.exists(f"s/{name}") for name in ("a", "b", "b/2", "c/d")] == [False, True, True, False]
+
+    def test_a_file_is_moved_into_a_folder_that_others_delete_while_it_is_empty(
+        self, files: Files, other: Files
+    ) -> None:
+        moved = 30
+        for n in range(moved):
+            files.put_if_absent(f"from/{n}", b"x")
+
+        def move() -> None:
+            for n in range(moved):
+                assert files.move_if_absent(f"from/{n}", "s/day=1/file")
+                files.delete("s/day=1/file")
+
+        def remove() -> None:
+            for _ in range(moved):
+                other.list("from")
+                other.delete_if_empty("s/day=1")
+
+        at_once([move, remove])
+        assert not files.exists("s/day=1/file")
+
     def test_several_delete_the_same_folder_at_once(self, files: Files, other: Files) -> None:
         for n in range(30):
             files.put_if_absent(f"s/{n % 5}/{n}", b"")

@@ -115,6 +115,10 @@ class Files(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; do nothing if there is neither."""
 
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder in which nothing is, in one step; do nothing if something is there, or if there is no such folder.
+        A caller who is about to create a file there makes the folder again."""
+
 
 class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
     """`Files` that may own connections or a JVM."""
@@ -125,6 +129,9 @@ class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Do nothing, as in a store that has no folders without files."""
 
     def _what(self, call: str, path: str) -> str:
         """Return the beginning of an error's text: the call and the full path."""

@@ -52,6 +52,8 @@ _REFUSED: Final = {
     errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on a different file system",
     errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on a different file system",
 }
+#: Errors of the removal of a folder that is not there, has something in it, or is a file or a link.
+_NO_EMPTY_FOLDER: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _QUOTA: Final = "the user's quota on this file system is used up: delete files there, or raise it"
 _FULL: Final = "delete files on this file system"
 _T = TypeVar("_T")
@@ -158,6 +160,15 @@ class LocalFiles(OpenStore):
                         raise
                     # another process wrote into this folder meanwhile
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        with self._translated_errors("delete", folder):
+            try:
+                os.rmdir(self._name(folder))
+            except OSError as error:
+                if error.errno not in _NO_EMPTY_FOLDER:
+                    raise
 
     def close(self) -> None:
         """Do nothing."""

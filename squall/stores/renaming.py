@@ -11,10 +11,14 @@ import builtins
 import secrets
 from abc import abstractmethod
 from contextlib import suppress
+from typing import Final
 
 from squall.stores import files
 from squall.stores.concurrently import map_concurrently
 from squall.stores.paths import TMP
+
+#: How many times a folder is created that other processes delete because it is empty.
+_TRIES: Final = 20
 
 
 class RenamingFiles(files.OpenStore):
@@ -78,11 +82,18 @@ class RenamingFiles(files.OpenStore):
     def _move(self, source: str, target: str, over: bool) -> bool:
         """Rename a file, and create the target's folder if it is missing; return whether the file was renamed."""
         try:
-            try:
-                self._rename(source, target, over)
-            except files.AbsentFile:
-                self._make_folder(target.rpartition("/")[0])
-                self._rename(source, target, over)
+            self._into_folder(source, target, over)
         except files.FileTaken:
             return False
         return True
+
+    def _into_folder(self, source: str, target: str, over: bool) -> None:
+        """Rename a file; create the target's folder if it is missing, again and again while others delete it."""
+        for turn in range(_TRIES):
+            try:
+                return self._rename(source, target, over)
+            except files.AbsentFile:
+                if turn and not self.exists(source):
+                    raise
+            self._make_folder(target.rpartition("/")[0])
+        self._rename(source, target, over)

@@ -24,7 +24,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, NotServed
+from squall.stores.files import (
+    AbsentFile,
+    FilesError,
+    FilesRefused,
+    FileStatus,
+    FilesUnavailable,
+    FileTaken,
+    NotServed,
+)
 from squall.stores.hadoop_errors import Thrown, error_of
 from squall.stores.paths import check_below, folder_of
 from squall.stores.private import require_private
@@ -88,6 +96,14 @@ class WebHdfsFiles(RenamingFiles):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it."""
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        what = self._what("delete", folder)
+        with suppress(AbsentFile, FileTaken):
+            answer = self._ask(what, "GET", folder, "GETFILESTATUS")
+            if self._part(what, answer, "FileStatus", "type") == "DIRECTORY":
+                self._ask(what, "DELETE", folder, "DELETE", recursive="false")
 
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""

@@ -232,6 +232,15 @@ class MemoryFiles:
                 self._do("delete: file", each, partial(self.store.remove, each), writes=True)
         self._do("delete", path, lambda: self.store.remove_below(path), writes=True)
 
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+
+        def remove() -> None:
+            if folder in self.store.folders and not self.store.children(folder):
+                self.store.folders.discard(folder)
+
+        self._do("delete_if_empty", folder, remove, writes=True)
+
     def _data(self, path: str) -> bytes:
         try:
             return self.store.files[path]

@@ -6,7 +6,9 @@ answers: what one of them has committed counts for ever, and what it writes afte
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
@@ -15,8 +17,10 @@ from squall_io.spark.manifest.layout import CLAIMS, REWRITER
 from squall_io.spark.manifest.rewriting import Rewriter
 from tests.squall_io.commit_script import ALL, Play, small_and_in_order
 from tests.squall_io.commit_world import World, again
-from tests.squall_io.memory_files import Manners, MemoryStore, straight
+from tests.squall_io.memory_files import Manners, MemoryStore, Step, straight
 from tests.squall_io.random_order import RandomOrder, check
+
+T = TypeVar("T")
 
 
 @pytest.fixture(autouse=True)
@@ -98,6 +102,36 @@ def step_of(play: Play, actor: str, what: str) -> int:
     """How many steps an actor takes before this one."""
     [found] = [line for line in play.story if line.startswith(f"{actor} ") and what in line][:1]
     return int(found.split()[1].rstrip(":")) - 1
+
+
+def test_a_rewriter_that_listed_the_claims_while_they_were_deleted_gets_an_open_epoch() -> None:
+    world = World()
+    files = world.files()
+    world.owner(straight, 0, batches=2)
+
+    def begin() -> int:
+        rewriter = Rewriter(files, "host:1", world.wall)
+        again(rewriter.begin)
+        return rewriter.epoch
+
+    while begin() < 9:
+        pass
+    put: list[str] = []
+
+    def others(step: Step, effect: Callable[[], T]) -> T:
+        if step == Step("list: second page", CLAIMS) and not put:
+            # The names of these claims are before those of the second page.
+            put.append(f"{begin()} {begin()}")
+            world.checkpoint(straight)
+        if step.call == "put_if_absent: rename":
+            put.append(step.path)
+        return effect()
+
+    late = Rewriter(world.files(others), "host:2", world.wall)
+    late.begin()
+    assert put[0] == "10 11" and late.epoch == 12
+    assert put[1].endswith("table.0.6.claim.json"), "its first one was in the place of a deleted one"
+    late.require_owner()
 
 
 OTHERS_GO_ON = (

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Final
 
-from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, FileTaken
 from squall.stores.java.java_calls import translated_errors
 from squall.stores.java.java_settings import HADOOP_PREFIX
 from squall.stores.java.jvm import JavaFailed, JavaProcess, start_jvm
@@ -199,6 +199,13 @@ class HadoopFiles(RenamingFiles):
         with self._translated_errors("delete", path):
             self._require_writable()
             self._system.delete(self._at(path), True)
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        with suppress(AbsentFile, FileTaken), self._translated_errors("delete", folder):
+            self._require_writable()
+            if self._system.getFileStatus(self._at(folder)).isDirectory():
+                self._system.delete(self._at(folder), False)
 
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""

@@ -127,6 +127,10 @@ class SteadyStore(OpenStore):
         """Delete a file, or a folder with everything in it."""
         self._call(lambda files: files.delete(path))
 
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        self._call(lambda files: files.delete_if_empty(folder))
+
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
         self._call(lambda files: files.make_private())
