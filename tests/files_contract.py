@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -225,6 +226,19 @@ class FilesContract:
         assert [s.path for s in files.walk("s")] == ["s/ab", "s/ab/3"]
         files.delete("s/ab/3")
         assert [s.path for s in files.walk("s")] == ["s/ab"]
+
+    def test_an_open_file_is_uploaded_from_its_beginning(self, files: Files, other: Files) -> None:
+        data = bytes(range(256)) * 5 * 4096
+        with tempfile.TemporaryFile() as content:
+            content.write(data)
+            files.upload("a/large", content)
+            assert other.read("a/large") == data
+            content.truncate(3)
+            files.upload("a/large", content)
+            assert other.read("a/large") == data[:3]
+            content.truncate(0)
+            files.upload("a/empty", content)
+        assert other.read("a/empty") == b"" and files.list(TMP) == []
 
     def test_a_folder_is_deleted_if_nothing_is_in_it(self, files: Files) -> None:
         for path in ("s/a/1", "s/b/2", "s/c/d/3"):

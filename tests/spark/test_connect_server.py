@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -82,10 +82,10 @@ def test_a_table_that_only_spark_merges_is_compacted(
         for number in range(4):
             given = [(at, "ab"[at % 2], f"{number} {at}\n,\"'é") for at in range(6)]
             task.write(spark, given, committed=10.0 + number)
-        reads = ({}, {"key": "n"}, {"since": 11, "until": 13})
-        before = [rows(read_committed(spark, files.root, **read)) for read in reads]  # type: ignore[arg-type]
+        reads: list[dict[str, Any]] = [{}, {"key": "n"}, {"since": 11, "until": 13}]
+        before = [rows(read_committed(spark, files.root, **read)) for read in reads]
         said = json.loads(squall(tmp_path, "compact", "a table", "--master", server.url, "--json"))
         assert (said["files_before"], said["files_after"], said["rows"]) == (8, 2, 24)
         drop_replaced(files)
-        assert [rows(read_committed(spark, files.root, **read)) for read in reads] == before  # type: ignore[arg-type]
+        assert [rows(read_committed(spark, files.root, **read)) for read in reads] == before
         assert not files.list("_squall/staging")

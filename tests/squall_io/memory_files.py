@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, Protocol, TypeVar
 
 from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall.stores.paths import TMP
@@ -210,6 +210,11 @@ class MemoryFiles:
     def replace(self, path: str, data: bytes) -> None:
         """Make a file or replace it."""
         self._do("replace", path, lambda: self.store.write(path, data), writes=True)
+
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Make a file or replace it, with the content of an open file."""
+        content.seek(0)
+        self.replace(path, content.read())
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file."""

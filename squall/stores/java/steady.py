@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from squall.stores.files import FilesRefused, FileStatus, FilesUnavailable, OpenStore
 from squall.stores.java.hadoop import HadoopFiles, Jvm
@@ -118,6 +118,10 @@ class SteadyStore(OpenStore):
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
         self._call(lambda files: files.replace(path, data))
+
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Create a file, or replace the existing one."""
+        self._call(lambda files: files.upload(path, content))
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file, unless the new name exists."""

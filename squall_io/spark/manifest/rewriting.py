@@ -15,8 +15,9 @@ that it *replaces*. Who reads the manifest reads either these, or the batch that
 **Why no row is there twice, and none is lost.** All rewriters of a table share one writer id. A rewriter chooses what to
 replace from the entries that count for certain, among those that nothing has replaced, after it has made the fence of the
 rewriter before it. So an entry of an earlier rewriter is either in the state that it reads, or will never count. In its own
-epoch it replaces each batch once. So of the entries that count, at most one replaces a batch, and it has all of its rows: what
-is replaced counts for ever, and its files do not change.
+epoch it replaces each batch once. (Of an epoch that a checkpoint has closed, nothing counts that no checkpoint has: see
+`claims`.) So of the entries that count, at most one replaces a batch, and it has all of its rows: what is replaced counts for
+ever, and its files do not change.
 
 *Nothing is deleted here.* The files of replaced batches stay for readers that began earlier, until a vacuum. Their entries
 stay for ever: a batch that is replaced has been taken, and readers of single batches find its rows by them (see `originals`).

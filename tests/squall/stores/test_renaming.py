@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import BinaryIO
+
 import pytest
 
 from squall.stores.files import AbsentFile, FileStatus
@@ -28,7 +30,7 @@ class Unsteady(RenamingFiles):
     def exists(self, path: str) -> bool:
         return self.has_source
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, content: bytes | BinaryIO) -> None:
         raise NotImplementedError
 
     def list(self, folder: str) -> list[FileStatus]:
