@@ -48,6 +48,15 @@ def test_of_a_process_elsewhere_nothing_is_known(process: str) -> None:
     assert not Holder(process).is_known_to_be_gone(Holder())
 
 
+def test_a_process_that_the_system_hides_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    process, holder = child()
+    monkeypatch.setattr(holders, "_began", lambda pid: None)
+    assert not holder.is_known_to_be_gone(ME)
+    process.kill()
+    process.communicate()
+    assert holder.is_known_to_be_gone(ME)
+
+
 def test_an_earlier_run_of_the_same_task_is_gone_and_no_other() -> None:
     for task, run, gone in (
         (ME.task, (2, 0), True),
@@ -61,5 +70,5 @@ def test_an_earlier_run_of_the_same_task_is_gone_and_no_other() -> None:
 
 
 def test_where_the_system_does_not_tell_it_names_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "_began", lambda pid: "")
+    monkeypatch.setattr(holders, "_began", lambda pid: None)
     assert this_process("a task", (1, 2)) == Holder("", "a task", (1, 2))

@@ -50,16 +50,30 @@ def _has_ended(process: str, mine: str) -> bool:
     machine, _, rest = process.rpartition("/")[0].rpartition("/")
     if not rest.isdecimal() or not mine.startswith(f"{machine}/"):
         return False
-    return process.rpartition("/")[2] != _began(int(rest))
+    began = _began(int(rest))
+    if began is None:  # it may be another user's, which the system may hide
+        return not _exists(int(rest))
+    return process.rpartition("/")[2] != began
 
 
-def _began(pid: int) -> str:
-    """Return when a process began, in ticks since the machine's start; "" if there is none, or if it has ended."""
+def _exists(pid: int) -> bool:
+    """Return whether there is a process with this number, whoever owns it."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _began(pid: int) -> str | None:
+    """Return when a process began, in ticks since the machine's start; "" if it has ended, None if it is not to be seen."""
     with suppress(OSError, ValueError, IndexError):
         # The name of the program, in parentheses, may have spaces.
         fields = (_PROC / str(pid) / "stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         return "" if fields[0] in _ENDED else str(int(fields[19]))
-    return ""
+    return None
 
 
 @cache

@@ -6,9 +6,9 @@ and the file system is used without Java: HDFS through WebHDFS.
 A frame always shows the moment at which it was made. The source keeps that moment as an offset, which is small, and finds the
 files when Spark plans a query; by then the rows may be in the files of a compaction.
 
-A stream holds a lease from the start of its query on, in the process that plans it: Spark ends that process, and so the lease,
-with the query. The process that plans a frame ends before the first file is read, and nothing says when the last one was: a
-frame has no lease.
+A stream holds a lease from the start of its query on, in the process that plans it. Spark ends that process with the query, in
+most cases by a kill, after which the lease expires. The process that plans a frame ends before the first file is read, and
+nothing says when the last one was: a frame has no lease.
 Must not know: how offsets advance, how files are read, how a lease is kept.
 """
 
