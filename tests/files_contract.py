@@ -227,6 +227,13 @@ class FilesContract:
         files.delete("s/ab/3")
         assert [s.path for s in files.walk("s")] == ["s/ab"]
 
+    def test_whatever_has_bytes_is_written(self, files: Files) -> None:
+        for number, data in enumerate((b"one", bytearray(b"two"), memoryview(b"a three")[2:])):
+            files.replace(f"a/{number}", data)
+            assert files.put_if_absent(f"b/{number}", data)
+        written = [files.read(f"{folder}/{number}") for folder in "ab" for number in range(3)]
+        assert written == [b"one", b"two", b"three"] * 2
+
     def test_an_open_file_is_uploaded_from_its_beginning(self, files: Files, other: Files) -> None:
         data = bytes(range(256)) * 5 * 4096
         with tempfile.TemporaryFile() as content:

@@ -263,7 +263,7 @@ def translated(error: OSError, what: str) -> FilesError:
 def _write(name: str, content: bytes | BinaryIO) -> None:
     """Write a new file to disk."""
     with open(name, "xb") as file:
-        if isinstance(content, bytes):
+        if isinstance(content, (bytes, bytearray, memoryview)):
             file.write(content)
         else:
             content.seek(0)

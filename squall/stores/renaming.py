@@ -28,7 +28,7 @@ _PIECE: Final = 1 << 20
 
 def pieces_of(content: bytes | BinaryIO) -> Iterator[bytes]:
     """Yield bytes, or those of an open file from its beginning, in pieces."""
-    if isinstance(content, bytes):
+    if isinstance(content, (bytes, bytearray, memoryview)):
         yield content
         return
     content.seek(0)

@@ -248,12 +248,13 @@ def _sent(
         # The DataNode addresses that a NameNode gives may have letters that HTTP does not allow.
         target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
         headers = {"Content-Type": "application/octet-stream"}
-        if not isinstance(content, (bytes, type(None))):
+        body: bytes | Iterator[bytes] | None
+        if content is None or isinstance(content, (bytes, bytearray, memoryview)):
+            body = content
+        else:
             headers["Content-Length"] = str(content.seek(0, os.SEEK_END))
-        body = None if content is None else pieces_of(content)
-        connection.request(
-            method, target, body=content if isinstance(content, bytes) else body, headers=headers
-        )
+            body = pieces_of(content)
+        connection.request(method, target, body=body, headers=headers)
         if (response := connection.getresponse()).status >= 300:
             raise _failure(what, response.status, response.read())
         yield response
