@@ -127,8 +127,8 @@ def run(started: StartedSpark, files: Files, table: TableRecord, wanted: Any, ta
     """Compact the table, and show the progress on one line."""
     from squall_io.spark.compaction.compacting import compact as carry_out
     from squall_io.spark.manifest.claims import Superseded
-    from squall_io.spark.manifest.holders import this_process
     from squall_io.spark.manifest.rewriting import RewriterBusy
+    from squall_io.spark.processes import this_process
     from squall_io.spark.results.job_errors import spark_errors_as
 
     def failed(reason: str, error: Exception) -> SquallError:
@@ -151,7 +151,7 @@ def run(started: StartedSpark, files: Files, table: TableRecord, wanted: Any, ta
                 wanted,
                 write,
                 whose,
-                holder=this_process(),
+                me=this_process(),
                 take_over=take_over,
                 progress=report,
             )

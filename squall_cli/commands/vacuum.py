@@ -117,13 +117,13 @@ def dropped(
     started: StartedSpark, files: OpenStore, age: float, column: str | None, dry: bool
 ) -> DroppedDays:
     """Drop old partitions of a table."""
-    from squall_io.spark.manifest.holders import this_process
     from squall_io.spark.manifest.tables import read_table
+    from squall_io.spark.processes import this_process
     from squall_io.spark.retention.counting import counter
     from squall_io.spark.retention.dropping import drop
 
     count = counter(files, read_table(files), started.session)
-    return drop(files, age, process(), time.time, count, column=column, holder=this_process(), dry=dry)
+    return drop(files, age, process(), time.time, count, column=column, me=this_process(), dry=dry)
 
 
 def vacuumed(files: OpenStore, retention: float, dry: bool) -> Vacuumed:

@@ -13,9 +13,10 @@ from click.testing import CliRunner, Result
 
 from squall.stores.local import LocalFiles
 from squall_cli.main import squall
-from squall_io.spark.manifest.holders import Holder, this_process
+from squall_io.spark.manifest.holders import Holder
 from squall_io.spark.manifest.rewriting import Rewriter
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
+from squall_io.spark.processes import name_of_this_process
 from tests.spark.batches import SinkTask
 from tests.squall_io.compacted_tables import DDL, data_files, put, rows_by_batch
 
@@ -88,7 +89,7 @@ def test_another_compaction_is_not_disturbed_unless_it_is_taken_over(files: Loca
 
 def test_a_compaction_whose_process_was_killed_is_not_waited_for(files: LocalFiles) -> None:
     killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    mine, pid = this_process().process.rsplit("/", 2)[0], killed.pid
+    mine, pid = name_of_this_process().rsplit("/", 2)[0], killed.pid
     began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     Rewriter(files, "another command", lambda: 0.0, holder=Holder(f"{mine}/{pid}/{began}")).begin()
     refused = run(files.root)

@@ -24,7 +24,7 @@ from squall_io.spark.delta.comparing import compare_log
 from squall_io.spark.delta.following import enable
 from squall_io.spark.manifest import rewriting
 from squall_io.spark.manifest.claims import list_claims
-from squall_io.spark.manifest.holders import Holder
+from squall_io.spark.manifest.holders import Holder, Myself
 from squall_io.spark.manifest.layout import COMMITS, REWRITER, STAGING
 from squall_io.spark.manifest.rewriting import Wanted
 from squall_io.spark.manifest.state import read_state
@@ -64,12 +64,12 @@ def compactor_of(
     limit: int = 5,
     at: Callable[[str], None] = lambda step: None,
     whose: str = "a sink",
-    holder: Holder = Holder(),  # noqa: B008 - it is frozen
+    me: Myself = Myself(),  # noqa: B008 - it is frozen
 ) -> tuple[SinkCompactor, list[int]]:
     """A compactor without its thread, and what it counts."""
     counted: list[int] = []
     made = SinkCompactor(
-        lambda: files, "data", limit, whose, logging.getLogger("test"), counted.append, holder=holder, at=at
+        lambda: files, "data", limit, whose, logging.getLogger("test"), counted.append, me=me, at=at
     )
     return made, counted
 
@@ -154,7 +154,7 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_the_next_one_goes_o
     assert data_files(tmp_path) == read_state(files).entries[0].paths
 
 
-DEAD = Holder("another/machine/1/2", "words-1.store.0", (1, 0))
+DEAD = Myself(Holder("another/machine/1/2", "words-1.store.0", (1, 0)))
 
 
 @pytest.mark.parametrize(
@@ -177,8 +177,8 @@ def test_a_task_does_not_wait_for_an_earlier_run_of_itself(
             raise Killed
 
     with pytest.raises(Killed):
-        compactor_of(files, at=die, holder=DEAD)[0].round()
-    following, counted = compactor_of(files, holder=follows)
+        compactor_of(files, at=die, me=DEAD)[0].round()
+    following, counted = compactor_of(files, me=Myself(follows))
     following.round()
     assert counted == ([] if waits else [12]) and rows_by_batch(files) == before
 

@@ -1,5 +1,5 @@
-"""Which directories have too many small files: for a process that looks again and again, and must not read the whole manifest
-each time.
+"""Finds the directories that have too many small files, for a process that looks again and again: it does not read the whole
+manifest each time.
 
 A look counts the files of the entries that have come since the last one. It counts too many where others were replaced
 meanwhile, or do not count, and never too few. So if a directory seems to have too many, `begin` counts anew, by the whole

@@ -40,7 +40,7 @@ from squall_io.spark.manifest.claims import list_claims, read_claim, require_own
 from squall_io.spark.manifest.commit import BatchCommit, Owner, Replacement
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, Parts
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.holders import Holder
+from squall_io.spark.manifest.holders import Holder, Myself
 from squall_io.spark.manifest.layout import REWRITER, BatchName
 from squall_io.spark.manifest.originals import OriginalBatch, originals_of
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
@@ -344,7 +344,7 @@ class Rewriter:
         return self._owner
 
 
-def require_idle(files: Files, me: Holder = Holder()) -> None:  # noqa: B008 - it is frozen
+def require_idle(files: Files, me: Myself = Myself()) -> None:  # noqa: B008 - it is frozen
     """Raise `RewriterBusy` if another rewriter seems to be alive. It is only polite: two at once do no harm."""
     epoch = list_claims(files).newest(REWRITER)
     staged = [named for status in files.list(layout.STAGING) if (named := layout.batch_of(status.name))]
@@ -358,7 +358,7 @@ def require_idle(files: Files, me: Holder = Holder()) -> None:  # noqa: B008 - i
     except (AbsentFile, UnreadableRecord) as error:
         who = f"one whose claim {error}"
     else:
-        if claim.holder is not None and claim.holder.is_known_to_be_gone(me):
+        if claim.holder is not None and me.knows_to_be_gone(claim.holder):
             return
         who = f"that of {claim.owner}"
     raise RewriterBusy(

@@ -20,7 +20,7 @@ from squall.stores.files import Files
 from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import catch_up
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
-from squall_io.spark.manifest.holders import Holder
+from squall_io.spark.manifest.holders import Myself
 from squall_io.spark.manifest.rewriting import Rewriter, Step, require_idle
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, TableRecord, latest_schema, read_table
@@ -175,13 +175,13 @@ def drop(
     count: RowCount,
     *,
     column: str | None = None,
-    holder: Holder = Holder(),  # noqa: B008 - it is frozen
+    me: Myself = Myself(),  # noqa: B008 - it is frozen
     dry: bool = False,
     at: Callable[[str], None] = lambda step: None,
 ) -> DroppedDays:
     """Drop the rows of days that lie more than `age` seconds back.
 
-    by: names the process to users; holder: the same, for others that would wait for it. at: called before each step, for
+    by: names the process to users; me: the same, for others that would wait for it. at: called before each step, for
     tests. Raises `CannotDrop`, `RewriterBusy`, `Superseded`, `UnreadableManifest`, and errors of `Files`. What was done before
     an error stays; the call may be repeated.
     """
@@ -195,8 +195,8 @@ def drop(
     found = [file for entry in state.entries for file in entry.files if old.has(file.path)]
     if dry or not found:
         return _outcome(old, found, None if dry else 0)
-    require_idle(files, holder)
-    rewriter = Rewriter(files, by, wall, topology="squall vacuum", holder=holder, at=at)
+    require_idle(files, me)
+    rewriter = Rewriter(files, by, wall, topology="squall vacuum", holder=me.holder, at=at)
     rewriter.begin()
     rows = 0
     found = []

@@ -24,7 +24,7 @@ from squall_io.spark.compaction.parquet_merges import merge_parquet
 from squall_io.spark.manifest.claims import Superseded
 from squall_io.spark.manifest.crowding import Crowding
 from squall_io.spark.manifest.entries import Parts
-from squall_io.spark.manifest.holders import Holder
+from squall_io.spark.manifest.holders import Myself
 from squall_io.spark.manifest.layout import REWRITER
 from squall_io.spark.manifest.rewriting import (
     Merge,
@@ -56,7 +56,7 @@ class SinkCompactor:
     """Compacts a table. `open` and `close` are for the sink's thread.
 
     files: returns the store of the table, which may be another one after a failure. data: as `TableRecord.data`.
-    limit: how many small files a directory may have. whose: component, host and process, for people; holder: the same, for
+    limit: how many small files a directory may have. whose: component, host and process, for people; me: the same, for
     others that would wait for it.
     count: called with the number of files whose rows are in another file now.
     """
@@ -69,7 +69,7 @@ class SinkCompactor:
         whose: str,
         log: Logger,
         count: Callable[[int], None],
-        holder: Holder = Holder(),  # noqa: B008 - it is frozen
+        me: Myself = Myself(),  # noqa: B008 - it is frozen
         wall: Callable[[], float] = time.time,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
@@ -77,7 +77,7 @@ class SinkCompactor:
         self._wanted = Wanted(data=data)
         self._crowding = Crowding(self._wanted.small, limit)
         self._whose = whose
-        self._holder = holder
+        self._me = me
         self._log = log
         self._count = count
         self._wall = wall
@@ -141,11 +141,11 @@ class SinkCompactor:
             return Compacted()
         rewriter = self._rewriter
         if rewriter is None or rewriter.epoch != state.claims.newest(REWRITER):
-            require_idle(files, self._holder)
+            require_idle(files, self._me)
             rewriter = None
         if rewriter is None or self._in_doubt:
             rewriter = self._rewriter = Rewriter(
-                files, self._whose, self._wall, holder=self._holder, at=self._step
+                files, self._whose, self._wall, holder=self._me.holder, at=self._step
             )
         rewriter.files = files
         self._in_doubt = False

@@ -18,7 +18,6 @@ from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import cannot_follow, enable
 from squall_io.spark.manifest.commit import is_data
-from squall_io.spark.manifest.holders import this_process
 from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, WriterId
 from squall_io.spark.manifest.tables import (
     NumberedSchema,
@@ -27,6 +26,7 @@ from squall_io.spark.manifest.tables import (
     new_rows,
     open_table,
 )
+from squall_io.spark.processes import this_process
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
@@ -208,7 +208,7 @@ class SinkTable(ABC):
             whose,
             self._log,
             count,
-            holder=this_process(str(writer_id), task.incarnation),
+            me=this_process(str(writer_id), task.incarnation),
         )
         self._compactor.open()
 
