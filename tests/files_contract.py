@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from threading import Barrier
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -228,11 +228,12 @@ class FilesContract:
         assert [s.path for s in files.walk("s")] == ["s/ab"]
 
     def test_whatever_has_bytes_is_written(self, files: Files) -> None:
-        for number, data in enumerate((b"one", bytearray(b"two"), memoryview(b"a three")[2:])):
+        written: tuple[Any, ...] = b"one", bytearray(b"two"), memoryview(b"a three")[2:]
+        for number, data in enumerate(written):
             files.replace(f"a/{number}", data)
             assert files.put_if_absent(f"b/{number}", data)
-        written = [files.read(f"{folder}/{number}") for folder in "ab" for number in range(3)]
-        assert written == [b"one", b"two", b"three"] * 2
+        read = [files.read(f"{folder}/{number}") for folder in "ab" for number in range(3)]
+        assert read == [b"one", b"two", b"three"] * 2
 
     def test_an_open_file_is_uploaded_from_its_beginning(self, files: Files, other: Files) -> None:
         data = bytes(range(256)) * 5 * 4096

@@ -2,7 +2,7 @@
 manifest each time.
 
 A look counts the files of the entries that have come since the last one. It counts too many where others were replaced
-meanwhile, or do not count, and never too few. So if a directory seems to have too many, `begin` counts anew, by the whole
+meanwhile, or do not count, and never too few. So if a directory seems to have too many, `begin` counts again, by the whole
 manifest.
 Must not know: what is done about it.
 """
@@ -49,7 +49,7 @@ class Crowding:
         return not self._resting and bool(self._crowded())
 
     def begin(self, state: TableState) -> frozenset[str]:
-        """Count anew; return the directories that have too many small files."""
+        """Count all again; return the directories that have too many small files."""
         self._counts.clear()
         self._count(state.entries)
         self._checkpoint, self._checkpointed = state.checkpoint.number, len(state.checkpoint.entries)
