@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from threading import Barrier
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -225,6 +226,56 @@ class FilesContract:
         assert [s.path for s in files.walk("s")] == ["s/ab", "s/ab/3"]
         files.delete("s/ab/3")
         assert [s.path for s in files.walk("s")] == ["s/ab"]
+
+    def test_whatever_has_bytes_is_written(self, files: Files) -> None:
+        written: tuple[Any, ...] = b"one", bytearray(b"two"), memoryview(b"a three")[2:]
+        for number, data in enumerate(written):
+            files.replace(f"a/{number}", data)
+            assert files.put_if_absent(f"b/{number}", data)
+        read = [files.read(f"{folder}/{number}") for folder in "ab" for number in range(3)]
+        assert read == [b"one", b"two", b"three"] * 2
+
+    def test_an_open_file_is_uploaded_from_its_beginning(self, files: Files, other: Files) -> None:
+        data = bytes(range(256)) * 5 * 4096
+        with tempfile.TemporaryFile() as content:
+            content.write(data)
+            files.upload("a/large", content)
+            assert other.read("a/large") == data
+            content.truncate(3)
+            files.upload("a/large", content)
+            assert other.read("a/large") == data[:3]
+            content.truncate(0)
+            files.upload("a/empty", content)
+        assert other.read("a/empty") == b"" and files.list(TMP) == []
+
+    def test_a_folder_is_deleted_if_nothing_is_in_it(self, files: Files) -> None:
+        for path in ("s/a/1", "s/b/2", "s/c/d/3"):
+            files.put_if_absent(path, b"")
+        files.delete("s/a/1")
+        files.delete("s/c/d/3")
+        for folder in ("s/a", "s/b", "s/c/d", "s/absent", "absent/s", "s/b/2"):
+            files.delete_if_empty(folder)
+        assert [files.exists(f"s/{name}") for name in ("a", "b", "b/2", "c/d")] == [False, True, True, False]
+
+    def test_a_file_is_moved_into_a_folder_that_others_delete_while_it_is_empty(
+        self, files: Files, other: Files
+    ) -> None:
+        moved = 30
+        for n in range(moved):
+            files.put_if_absent(f"from/{n}", b"x")
+
+        def move() -> None:
+            for n in range(moved):
+                assert files.move_if_absent(f"from/{n}", "s/day=1/file")
+                files.delete("s/day=1/file")
+
+        def remove() -> None:
+            for _ in range(moved):
+                other.list("from")
+                other.delete_if_empty("s/day=1")
+
+        at_once([move, remove])
+        assert not files.exists("s/day=1/file")
 
     def test_several_delete_the_same_folder_at_once(self, files: Files, other: Files) -> None:
         for n in range(30):

@@ -43,6 +43,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/local_cluster/test_token_sinks.py": "with --soak: a worker is killed three times, and started again after pauses",
     "tests/examples/test_accounts.py": "workers are killed while they book, and started again after pauses",
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",
+    "tests/squall_io/test_claims_interleaved.py": "plays several hundred orders of compactions, checkpoints and readers",
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
     "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL for each of a hundred faults",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",

@@ -17,7 +17,7 @@ from __future__ import annotations
 import builtins
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import BinaryIO, Final, Protocol
 
 from topology_api import SquallError
 
@@ -107,6 +107,9 @@ class Files(Protocol):
     def replace(self, path: str, data: bytes) -> None:
         """Create a file with this content, or replace the existing one, atomically."""
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """As `replace`, with the content of an open file, from its beginning: the file may be larger than the memory."""
+
     def move_if_absent(self, source: str, target: str) -> bool:
         """If there is no target, rename the source and create the target's folders; return whether the target was absent.
         Raises `AbsentFile` if there is no source.
@@ -114,6 +117,10 @@ class Files(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it; do nothing if there is neither."""
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder in which nothing is, in one step; do nothing if something is there, or if there is no such folder.
+        A caller who is about to create a file there makes the folder again."""
 
 
 class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
@@ -125,6 +132,15 @@ class OpenStore(Files, AbstractContextManager["OpenStore"], Protocol):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
+
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Create a file, or replace the existing one, in one piece."""
+        content.seek(0)
+        self.replace(path, content.read())
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Do nothing, as in a store that has no folders without files."""
+        return None
 
     def _what(self, call: str, path: str) -> str:
         """Return the beginning of an error's text: the call and the full path."""

@@ -61,6 +61,7 @@ _KNOWN: Final[dict[str, tuple[type[FilesError], str]]] = {
     "java.nio.file.NoSuchFileException": (AbsentFile, ""),
     "org.apache.hadoop.fs.FileAlreadyExistsException": (FileTaken, ""),
     "java.nio.file.FileAlreadyExistsException": (FileTaken, ""),
+    "org.apache.hadoop.fs.PathIsNotEmptyDirectoryException": (FileTaken, ""),
     "org.apache.hadoop.fs.permission.AccessControlException": (FilesRefused, _PERMISSION),
     "org.apache.hadoop.security.AccessControlException": (FilesRefused, _PERMISSION),
     "java.nio.file.AccessDeniedException": (FilesRefused, _PERMISSION),

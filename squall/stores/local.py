@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from squall.stores.files import (
     SMALL_FOLDER,
@@ -52,6 +52,8 @@ _REFUSED: Final = {
     errno.ENOTSUP: "the file system has no hard links, which a commit needs; give a path on a different file system",
     errno.ENOSYS: "the file system has no hard links, which a commit needs; give a path on a different file system",
 }
+#: Errors of the removal of a folder that is not there, has something in it, or is a file or a link.
+_NO_EMPTY_FOLDER: Final = (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _QUOTA: Final = "the user's quota on this file system is used up: delete files there, or raise it"
 _FULL: Final = "delete files on this file system"
 _T = TypeVar("_T")
@@ -115,12 +117,19 @@ class LocalFiles(OpenStore):
             target = self._name(path)
             return self._finish(path, data, lambda written: _name(written, target))
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Create a file, or replace the existing one, piece by piece."""
+        self._replace(path, content)
+
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
+        self._replace(path, data)
+
+    def _replace(self, path: str, content: bytes | BinaryIO) -> None:
         with self._translated_errors("write", path):
             target = self._name(path)
             folder = os.path.dirname(target)
-            self._finish(path, data, lambda written: _into(folder, lambda: os.replace(written, target)))
+            self._finish(path, content, lambda written: _into(folder, lambda: os.replace(written, target)))
             _sync_names(folder)
 
     def move_if_absent(self, source: str, target: str) -> bool:
@@ -158,6 +167,15 @@ class LocalFiles(OpenStore):
                         raise
                     # another process wrote into this folder meanwhile
             raise OSError(errno.EBUSY, os.strerror(errno.EBUSY))
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        with self._translated_errors("delete", folder):
+            try:
+                os.rmdir(self._name(folder))
+            except OSError as error:
+                if error.errno not in _NO_EMPTY_FOLDER:
+                    raise
 
     def close(self) -> None:
         """Do nothing."""
@@ -203,7 +221,7 @@ class LocalFiles(OpenStore):
             if not gone or self._follow or len(found) > SMALL_FOLDER:
                 return found
 
-    def _finish(self, path: str, data: bytes, act: Callable[[str], _T]) -> _T:
+    def _finish(self, path: str, content: bytes | BinaryIO, act: Callable[[str], _T]) -> _T:
         """Write a file under a temporary name, let `act` give the file its final name, and remove the temporary name.
 
         If a sweeper deletes the temporary file, or its folder, the file is written again.
@@ -212,7 +230,7 @@ class LocalFiles(OpenStore):
         for _ in range(_TRIES):
             name = f"{folder}/{os.path.basename(path)}.{secrets.token_hex(8)}"
             try:
-                _into(folder, partial(_write, name, data))
+                _into(folder, partial(_write, name, content))
                 return act(name)
             except FileNotFoundError:
                 continue
@@ -242,10 +260,14 @@ def translated(error: OSError, what: str) -> FilesError:
     return FilesUnavailable(f"{what}; {_FULL}" if error.errno == errno.ENOSPC else what)
 
 
-def _write(name: str, data: bytes) -> None:
+def _write(name: str, content: bytes | BinaryIO) -> None:
     """Write a new file to disk."""
     with open(name, "xb") as file:
-        file.write(data)
+        if isinstance(content, (bytes, bytearray, memoryview)):
+            file.write(content)
+        else:
+            content.seek(0)
+            shutil.copyfileobj(content, file, _SLICE)
         file.flush()
         os.fsync(file.fileno())
 

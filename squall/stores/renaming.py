@@ -10,11 +10,30 @@ from __future__ import annotations
 import builtins
 import secrets
 from abc import abstractmethod
+from collections.abc import Iterator
 from contextlib import suppress
+from typing import BinaryIO, Final
 
 from squall.stores import files
 from squall.stores.concurrently import map_concurrently
 from squall.stores.paths import TMP
+
+#: How many times a folder is created that other processes delete because it is empty.
+_TRIES: Final = 20
+
+
+#: Bytes of a piece of a file that is written piece by piece.
+_PIECE: Final = 1 << 20
+
+
+def pieces_of(content: bytes | BinaryIO) -> Iterator[bytes]:
+    """Yield bytes, or those of an open file from its beginning, in pieces."""
+    if isinstance(content, (bytes, bytearray, memoryview)):
+        yield content
+        return
+    content.seek(0)
+    while piece := content.read(_PIECE):
+        yield piece
 
 
 class RenamingFiles(files.OpenStore):
@@ -24,8 +43,11 @@ class RenamingFiles(files.OpenStore):
         self.root = root
 
     @abstractmethod
-    def _write(self, path: str, data: bytes) -> None:
-        """Create a file, or replace its content; create its folders. Other processes may see the file half written."""
+    def _write(self, path: str, content: bytes | BinaryIO) -> None:
+        """Create a file, or replace its content; create its folders. Other processes may see the file half written.
+
+        An open file is written from its beginning, and is not read into memory as a whole.
+        """
 
     @abstractmethod
     def _rename(self, source: str, target: str, over: bool) -> None:
@@ -51,6 +73,10 @@ class RenamingFiles(files.OpenStore):
         """Create a file, unless there is one."""
         return self._put(path, data, over=False)
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Create a file, or replace the existing one, piece by piece."""
+        self._put(path, content, over=True)
+
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
         self._put(path, data, over=True)
@@ -59,11 +85,11 @@ class RenamingFiles(files.OpenStore):
         """Rename a file, unless the new name exists."""
         return self._move(source, target, over=False)
 
-    def _put(self, path: str, data: bytes, over: bool) -> bool:
+    def _put(self, path: str, content: bytes | BinaryIO, over: bool) -> bool:
         """Write a file under a temporary name and rename it to `path`; return whether it was renamed."""
         written = f"{TMP}/{path.rpartition('/')[2]}.{secrets.token_hex(8)}"
         try:
-            self._write(written, data)
+            self._write(written, content)
             done = self._move(written, path, over)
         except files.AbsentFile as error:
             raise files.FilesUnavailable(f"{error}: folders are deleted while they are written to") from None
@@ -78,11 +104,18 @@ class RenamingFiles(files.OpenStore):
     def _move(self, source: str, target: str, over: bool) -> bool:
         """Rename a file, and create the target's folder if it is missing; return whether the file was renamed."""
         try:
-            try:
-                self._rename(source, target, over)
-            except files.AbsentFile:
-                self._make_folder(target.rpartition("/")[0])
-                self._rename(source, target, over)
+            self._into_folder(source, target, over)
         except files.FileTaken:
             return False
         return True
+
+    def _into_folder(self, source: str, target: str, over: bool) -> None:
+        """Rename a file; create the target's folder if it is missing, again and again while others delete it."""
+        for turn in range(_TRIES):
+            try:
+                return self._rename(source, target, over)
+            except files.AbsentFile:
+                if turn and not self.exists(source):
+                    raise
+            self._make_folder(target.rpartition("/")[0])
+        self._rename(source, target, over)

@@ -21,14 +21,22 @@ import ssl
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from squall.stores.files import AbsentFile, FilesError, FilesRefused, FileStatus, FilesUnavailable, NotServed
+from squall.stores.files import (
+    AbsentFile,
+    FilesError,
+    FilesRefused,
+    FileStatus,
+    FilesUnavailable,
+    FileTaken,
+    NotServed,
+)
 from squall.stores.hadoop_errors import Thrown, error_of
 from squall.stores.paths import check_below, folder_of
 from squall.stores.private import require_private
-from squall.stores.renaming import RenamingFiles
+from squall.stores.renaming import RenamingFiles, pieces_of
 
 #: Seconds until a silent connection is given up.
 _PATIENCE: Final = 30.0
@@ -89,6 +97,14 @@ class WebHdfsFiles(RenamingFiles):
         """Delete a file, or a folder with everything in it."""
         self._ask(self._what("delete", path), "DELETE", path, "DELETE", recursive="true")
 
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        what = self._what("delete", folder)
+        with suppress(AbsentFile, FileTaken):
+            answer = self._ask(what, "GET", folder, "GETFILESTATUS")
+            if self._part(what, answer, "FileStatus", "type") == "DIRECTORY":
+                self._ask(what, "DELETE", folder, "DELETE", recursive="false")
+
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
         what = self._what("make folder", "")
@@ -105,10 +121,10 @@ class WebHdfsFiles(RenamingFiles):
     def close(self) -> None:
         """Do nothing: each call opens its own connection."""
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, content: bytes | BinaryIO) -> None:
         what = self._what("write", path)
         answer = self._ask(what, "PUT", path, "CREATE", overwrite="true", noredirect="true")
-        with _sent(what, "PUT", _location(what, answer), data):
+        with _sent(what, "PUT", _location(what, answer), content):
             pass
 
     def _rename(self, source: str, target: str, over: bool) -> None:
@@ -221,7 +237,9 @@ def _user() -> str:
 
 
 @contextmanager
-def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http.client.HTTPResponse]:
+def _sent(
+    what: str, method: str, url: str, content: bytes | BinaryIO | None
+) -> Iterator[http.client.HTTPResponse]:
     """Yield the open answer to a request; raise the matching error if the request failed."""
     parts = urlsplit(url)
     make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -229,7 +247,14 @@ def _sent(what: str, method: str, url: str, data: bytes | None) -> Iterator[http
     try:
         # The DataNode addresses that a NameNode gives may have letters that HTTP does not allow.
         target = quote(f"{parts.path}?{parts.query}", safe=string.printable)
-        connection.request(method, target, body=data, headers={"Content-Type": "application/octet-stream"})
+        headers = {"Content-Type": "application/octet-stream"}
+        body: bytes | Iterator[bytes] | None
+        if content is None or isinstance(content, (bytes, bytearray, memoryview)):
+            body = content
+        else:
+            headers["Content-Length"] = str(content.seek(0, os.SEEK_END))
+            body = pieces_of(content)
+        connection.request(method, target, body=body, headers=headers)
         if (response := connection.getresponse()).status >= 300:
             raise _failure(what, response.status, response.read())
         yield response

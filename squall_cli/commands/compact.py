@@ -128,6 +128,7 @@ def run(started: StartedSpark, files: Files, table: TableRecord, wanted: Any, ta
     from squall_io.spark.compaction.compacting import compact as carry_out
     from squall_io.spark.manifest.claims import Superseded
     from squall_io.spark.manifest.rewriting import RewriterBusy
+    from squall_io.spark.processes import this_process
     from squall_io.spark.results.job_errors import spark_errors_as
 
     def failed(reason: str, error: Exception) -> SquallError:
@@ -145,7 +146,15 @@ def run(started: StartedSpark, files: Files, table: TableRecord, wanted: Any, ta
                 progress.show(f"{done:,} of {formats.plural(total, 'small file')} merged")
 
         try:
-            return carry_out(files, wanted, write, whose, take_over=take_over, progress=report)
+            return carry_out(
+                files,
+                wanted,
+                write,
+                whose,
+                me=this_process(),
+                take_over=take_over,
+                progress=report,
+            )
         except RewriterBusy as busy:
             raise SquallError(
                 f"{busy}. Wait for it; if it has ended without saying so, --take-over goes on"

@@ -54,7 +54,7 @@ SHORT: Final = 3600.0
     "--by",
     "column",
     metavar="COLUMN",
-    help="The partition column that has the day.  [default: the only one of type date]",
+    help="The partition column that has the day: a date, or text such as 2026-11-29.  [default: the only date]",
 )
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @spark_options
@@ -77,7 +77,8 @@ def vacuum(
     hold_table read is kept for as long as they read it. If the command is killed, the next one finishes its work.
 
     With --drop-older-than, partitions of old days are dropped first: their rows are gone for readers at once, and their files
-    go with a vacuum after the retention. It needs a partition column of type date; rows without a day stay.
+    go with a vacuum after the retention. It needs a partition column with days: of type date, or, with --by, text in the form
+    2026-11-29. Rows without a day stay.
 
     \b
     Examples:
@@ -103,7 +104,7 @@ def vacuum(
     if as_json:
         echo_json(in_json(path, retention, gone, done))
         return
-    for line in (*drop_lines(gone, dry_run), *lines(done, retention)):
+    for line in (*drop_lines(gone, dry_run, retention), *lines(done, retention)):
         echo(line)
 
 
@@ -117,11 +118,12 @@ def dropped(
 ) -> DroppedDays:
     """Drop old partitions of a table."""
     from squall_io.spark.manifest.tables import read_table
+    from squall_io.spark.processes import this_process
     from squall_io.spark.retention.counting import counter
     from squall_io.spark.retention.dropping import drop
 
     count = counter(files, read_table(files), started.session)
-    return drop(files, age, process(), time.time, count, column=column, dry=dry)
+    return drop(files, age, process(), time.time, count, column=column, me=this_process(), dry=dry)
 
 
 def vacuumed(files: OpenStore, retention: float, dry: bool) -> Vacuumed:
@@ -136,7 +138,7 @@ def vacuumed(files: OpenStore, retention: float, dry: bool) -> Vacuumed:
         return carry_out(files, retention, process(), time.time, dry=dry, progress=show)
 
 
-def drop_lines(gone: DroppedDays | None, dry: bool) -> Iterator[str]:
+def drop_lines(gone: DroppedDays | None, dry: bool, retention: float) -> Iterator[str]:
     """Yield a sentence about the partitions that were dropped."""
     if gone is None:
         return
@@ -147,11 +149,11 @@ def drop_lines(gone: DroppedDays | None, dry: bool) -> Iterator[str]:
     days += f" to {gone.days[-1]}" if len(gone.days) > 1 else ""
     rows = "" if gone.rows is None else f"{formats.plural(gone.rows, 'row')} in "
     what = f"{rows}{formats.plural(gone.files, 'file')} of {days}"
-    yield (
-        f"would be dropped: {what} (--dry-run)"
-        if dry
-        else f"dropped: {what}; a vacuum deletes the files later"
-    )
+    if dry:
+        yield f"would be dropped: {what} (--dry-run)"
+    else:  # without a retention, the next lines say what has become of the files
+        stay = f"; a vacuum deletes the files after {formats.span(retention)}" if retention else ""
+        yield f"dropped: {what}{stay}"
 
 
 def lines(done: Vacuumed, retention: float) -> Iterator[str]:

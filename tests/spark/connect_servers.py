@@ -85,7 +85,7 @@ def run_script(module: str, *arguments: object, seconds: float = 300) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", module, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         timeout=seconds,

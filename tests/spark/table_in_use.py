@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from squall_io.spark import SparkSink, committed_files, read_committed, register
+from squall_io.spark.sink import compactor
 from tests.rewinding_spout import FromPosition
 from tests.spark_classes import small_java
 from topology_api import Context, Topology, TopologyBuilder
@@ -64,7 +65,15 @@ class Paced(FromPosition):
         return None
 
 
-def topology(folder: Path, a_second: int) -> Topology:
+class EagerSink(SparkSink):
+    """Looks often whether its table is to be compacted."""
+
+    def prepare(self, context: Context) -> None:
+        compactor.LOOK = 1.0  # type: ignore[misc]  # of its own process
+        super().prepare(context)
+
+
+def topology(folder: Path, a_second: int, compact_after: int | None = None) -> Topology:
     """Each row once, by two tasks of a sink, in three partitions."""
     conf = {
         "topology.workers": 3,
@@ -75,12 +84,13 @@ def topology(folder: Path, a_second: int) -> Topology:
     builder = TopologyBuilder(NAME, conf=conf)
     builder.set_spout("numbers", Paced(folder / "enough", a_second))
     java = {"spark.driver.memory": "512m", "spark.driver.extraJavaOptions": small_java()}
-    sink = SparkSink(
+    sink = EagerSink(
         str(folder / "table"),
         "number bigint, word string, day int",
         partition_by="day",
         master="local[1]",
         conf=java,
+        compact_after=compact_after,
     )
     builder.set_bolt("store", sink, parallelism=2).shuffle_grouping("numbers")
     return builder.build()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,13 +12,18 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from tests.spark.connect_servers import run_script
+from tests.spark.replays_anywhere import replayed
 from tests.spark.test_replay_command_spark import BOLTS, TOPOLOGY
 from tests.spark_classes import small_java
 from tests.zookeeper_servers import free_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
 
@@ -94,13 +100,27 @@ class Cluster:
             file.close()
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    made = Cluster(tmp_path)
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
     with ExitStack() as stack:
         stack.callback(made.stop)
         made.start()
         yield made
+
+
+#: What makes executors small, and keeps everything on the loopback.
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.driver.extraJavaOptions": small_java(),
+    "spark.executor.extraJavaOptions": small_java(),
+    "spark.sql.shuffle.partitions": "2",
+    "spark.locality.wait": "0",
+}
 
 
 #: The first task to count a word ends its Python worker, so that Spark tries it again; each reports where it ran.
@@ -129,18 +149,7 @@ def test_a_replay_ships_its_modules_and_a_retried_task_counts_once(cluster: Clus
     (home / "replayed.py").write_text(TOPOLOGY.replace("Count", "DiesOnce"))
     (home / "replayed_bolts.py").write_text(BOLTS + DIES_ONCE.format(mark=str(mark)))
     (home / "lines.txt").write_text("a b\na c a\n" * 50)
-    settings = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "512m",
-        "spark.executor.memory": "512m",
-        "spark.executor.cores": "1",
-        "spark.driver.extraJavaOptions": small_java(),
-        "spark.executor.extraJavaOptions": small_java(),
-        "spark.sql.shuffle.partitions": "2",
-        "spark.locality.wait": "0",
-        "spark.speculation": "true",
-    }
+    settings = {**SETTINGS, "spark.speculation": "true"}
     command = [
         *(sys.executable, "-m", "squall_cli", "replay", "replayed.py", "--master", cluster.url),
         *("--source", "lines=lines.txt", "--output", "count=counts"),
@@ -162,4 +171,14 @@ def test_a_replay_ships_its_modules_and_a_retried_task_counts_once(cluster: Clus
     assert sorted(row for row in found if row[1]) == [("a", 150), ("b", 50), ("c", 50)]
     places = [Path(word) for word, count in found if not count]
     assert len(places) == 2
-    assert all(place.is_relative_to(tmp_path / "work") for place in places)
+    assert all(place.is_relative_to(cluster.folder / "work") for place in places)
+
+
+@pytest.mark.timeout(700)
+def test_a_replay_gives_what_a_session_of_one_process_gives(
+    cluster: Cluster, spark: SparkSession, tmp_path: Path
+) -> None:
+    run_script("tests.spark.replays_anywhere", cluster.url, tmp_path, json.dumps(SETTINGS), seconds=500)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found == json.loads(json.dumps(replayed(spark)))
+    assert len(found["points"]["errors"]) == 1

@@ -14,6 +14,7 @@ import pytest
 from squall.stores.files import OpenStore
 from squall_io.spark import register
 from squall_io.spark.manifest.checkpoints import write_next
+from squall_io.spark.manifest.leases import held_leases
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.reading.committed import read_committed
 from squall_io.spark.rows.schema import parse_schema
@@ -184,6 +185,22 @@ def test_a_stream_has_each_row_once_over_restarts_while_a_sink_commits(
     assert copy.rows() == rows(read_committed(spark, files.root))
     assert len(copy.rows()) == 25
     assert copy.run() == 0
+
+
+def test_a_stream_holds_the_table_and_nothing_renews_the_lease_when_it_is_stopped(
+    spark: SparkSession, files: OpenStore, tmp_path: Path
+) -> None:
+    SinkTask(files, WORDS).write(spark, [("a", 1)])
+    assert rows(loaded(spark, files)) == [("a", 1)] and not held_leases(files, 0.0)  # a frame holds nothing
+    query = Copy(spark, files, tmp_path).start(processingTime="100 milliseconds")
+    eventually(lambda: held_leases(files, 0.0), 60)
+    [held] = held_leases(files, 0.0)
+    who, pid = held.lease.holder.split(", process ")
+    assert who.startswith('a stream of format("squall") on ') and Path(f"/proc/{pid}").exists()
+    query.stop()
+    eventually(
+        lambda: not Path(f"/proc/{pid}").exists(), 60
+    )  # Spark may kill it before it has given up the lease
 
 
 def test_the_options_of_a_stream_limit_what_it_reads(

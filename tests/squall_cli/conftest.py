@@ -1,4 +1,4 @@
-"""A fake Nimbus whose answers the tests choose, and the command line that asks it, in this process."""
+"""A fake Nimbus whose answers the tests choose, the command line that asks it, in this process, and a place for a table."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_cli.options import site
+from squall_io.spark.stores import open_files
 from tests.squall_cli.fake_nimbus import FakeNimbus, Squall, fake_nimbus, topology
 
 
@@ -34,3 +36,11 @@ def run(nimbus: FakeNimbus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         return CliRunner().invoke(squall, [*line.split(), *more], prog_name="squall")
 
     return command
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
+    """The store of a table `counts`, which is not there yet, in the folder where commands run."""
+    monkeypatch.chdir(tmp_path)
+    with open_files(str(tmp_path / "counts")) as opened:
+        yield opened

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,10 @@ from click.testing import CliRunner, Result
 
 from squall.stores.local import LocalFiles
 from squall_cli.main import squall
+from squall_io.spark.manifest.holders import Holder
 from squall_io.spark.manifest.rewriting import Rewriter
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
+from squall_io.spark.processes import name_of_this_process
 from tests.spark.batches import SinkTask
 from tests.squall_io.compacted_tables import DDL, data_files, put, rows_by_batch
 
@@ -81,6 +85,18 @@ def test_another_compaction_is_not_disturbed_unless_it_is_taken_over(files: Loca
     assert "another compaction is at work" in refused.stderr and "host-a, process 7" in refused.stderr
     assert "--take-over goes on" in refused.stderr
     assert run(files.root, "--take-over").exit_code == 0
+
+
+def test_a_compaction_whose_process_was_killed_is_not_waited_for(files: LocalFiles) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    mine, pid = name_of_this_process().rsplit("/", 2)[0], killed.pid
+    began = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    Rewriter(files, "another command", lambda: 0.0, holder=Holder(f"{mine}/{pid}/{began}")).begin()
+    refused = run(files.root)
+    assert refused.exit_code == 1 and "that of another command" in refused.stderr
+    killed.kill()
+    killed.communicate()
+    assert run(files.root).exit_code == 0
 
 
 def test_wrong_usage_is_named(files: LocalFiles, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
 from squall_io.spark.results.versions import Attempt, Run, RunInput, begin, publish
-from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_cli.run_process import environment
 
@@ -25,18 +23,11 @@ MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Iterator[OpenStore]:
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
-
-
-@pytest.fixture
-def folder(files: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(files: OpenStore, tmp_path: Path) -> Path:
     """The folder of a table with two batches; commands run beside it."""
     task = SinkTask(files, SCHEMA, partition_by=["day"])
     task.put({"day=1/a.txt": b"x" * 1500, "day=2/a.txt": b"x" * 500}, rows=1200, committed=1e9)
     task.put({"day=2/a.txt": b"x"}, rows=34, committed=1.1e9)
-    monkeypatch.chdir(tmp_path)
     return tmp_path / "counts"
 
 

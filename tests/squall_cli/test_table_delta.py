@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark.delta.following import newest_version
-from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
-    monkeypatch.chdir(tmp_path)
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
 
 
 def run(*arguments: str) -> Result:

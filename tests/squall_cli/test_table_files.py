@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,18 +12,10 @@ from squall.stores.files import OpenStore
 from squall_cli.main import squall
 from squall_io.spark import committed_files
 from squall_io.spark.manifest.tables import RESULTS, NoTable, TableRecord, open_table
-from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 from tests.squall_io.test_spark_table import result
 
 SCHEMA = "word string, day string"
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
-    monkeypatch.chdir(tmp_path)
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
 
 
 def run(*arguments: str) -> Result:

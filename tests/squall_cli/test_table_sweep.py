@@ -6,7 +6,6 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,6 @@ from tests.squall_io.sink_world import MadeUpWriter, SinkWorld
 
 SCHEMA = "word string, day string"
 MOMENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
-    monkeypatch.chdir(tmp_path)
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
 
 
 def run(*arguments: str) -> Result:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
 from click.testing import CliRunner, Result
 
 from squall.stores.files import OpenStore
@@ -16,17 +14,9 @@ from squall_cli.main import squall
 from squall_io.spark.manifest.entries import BatchEntry, encode_entry
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.retention.holding import held
-from squall_io.spark.stores import open_files
 from tests.spark.batches import SinkTask
 
 DAY = 86_400.0
-
-
-@pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenStore]:
-    monkeypatch.chdir(tmp_path)
-    with open_files(str(tmp_path / "counts")) as opened:
-        yield opened
 
 
 def run(*arguments: str) -> Result:
@@ -89,7 +79,7 @@ def test_old_partitions_are_dropped(files: OpenStore) -> None:
     assert "cannot be counted, so nothing of its batch was dropped" in broken.stderr
     assert run("--by", "day").exit_code == 2
     refused = run("--drop-older-than", "30d", "--by", "n")
-    assert refused.exit_code == 1 and "no partition column n of type date" in refused.stderr
+    assert refused.exit_code == 1 and "no partition column n of type date or string" in refused.stderr
 
 
 def test_rows_of_dropped_days_are_counted(files: OpenStore, tmp_path: Path) -> None:
@@ -110,4 +100,12 @@ def test_rows_of_dropped_days_are_counted(files: OpenStore, tmp_path: Path) -> N
         "rows": 3,
     }
     assert [entry.rows for entry in read_state(files).entries] == [3]
+    task.put({"day=2020-01-02/a.parquet": data, "day=2999-01-01/a.parquet": data}, rows=6)
+    done = run("--drop-older-than", "30d")
+    assert "of 1 day, 2020-01-02; a vacuum deletes the files after 7d00h\n" in done.output
+    task.put({"day=2020-01-03/a.parquet": data}, rows=3)
+    done = run("--drop-older-than", "30d", "--retention", "0", "--allow-short")
+    assert "dropped: 3 rows in 1 file of 1 day, 2020-01-03\ndeleted: 3 files of 3 batches" in done.output
+    folders = sorted(path.name for path in (tmp_path / "counts" / "data").iterdir())
+    assert folders == ["day=2999-01-01"], "empty folders go with the files"
     assert "nothing to drop: no row has a day before" in run("--drop-older-than", "30d").output

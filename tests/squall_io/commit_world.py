@@ -221,9 +221,13 @@ class World:
         wanted = Wanted(target, data=self.data)
         for _ in range(3):
             with suppress(FilesUnavailable, Superseded):  # the command reports it, and the user repeats it
+                insist = again if insists else lambda call: call()
                 self.merged += toy_compaction.compact(
-                    self.files(gate), self.wall, wanted, again if insists else lambda call: call()
+                    self.files(gate), self.wall, wanted, insist, self._compacted
                 )
+
+    def _compacted(self, entry: BatchEntry) -> None:
+        self.acked[entry.batch] = entry
 
     def vacuum(self) -> None:
         """Delete the files of the batches that were replaced."""

@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import BinaryIO, Final, Protocol, TypeVar
 
 from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
 from squall.stores.paths import TMP
@@ -211,6 +211,11 @@ class MemoryFiles:
         """Make a file or replace it."""
         self._do("replace", path, lambda: self.store.write(path, data), writes=True)
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Make a file or replace it, with the content of an open file."""
+        content.seek(0)
+        self.replace(path, content.read())
+
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file."""
         if source in self.store.folders:
@@ -231,6 +236,15 @@ class MemoryFiles:
             for each in sorted(each for each in self.store.files if each.startswith(f"{path}/")):
                 self._do("delete: file", each, partial(self.store.remove, each), writes=True)
         self._do("delete", path, lambda: self.store.remove_below(path), writes=True)
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+
+        def remove() -> None:
+            if folder in self.store.folders and not self.store.children(folder):
+                self.store.folders.discard(folder)
+
+        self._do("delete_if_empty", folder, remove, writes=True)
 
     def _data(self, path: str) -> bytes:
         try:

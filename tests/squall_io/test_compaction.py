@@ -285,6 +285,17 @@ def test_a_table_of_results_is_refused(tmp_path: Path) -> None:
         compacting.require_compactable(files)
 
 
+def test_a_new_file_is_uploaded_and_not_held_in_memory(tmp_path: Path) -> None:
+    class Sparing(LocalFiles):
+        def replace(self, path: str, data: bytes) -> None:
+            assert len(data) < 1_000, f"{path} is in memory"
+            super().replace(path, data)
+
+    files, _ = a_table(tmp_path)
+    before = rows_by_batch(files)
+    assert run(Sparing(files.root)).made and rows_by_batch(files) == before
+
+
 def test_two_compactions_at_once_give_the_same_rows(tmp_path: Path) -> None:
     files, _ = a_table(tmp_path, batches=20)
     before = rows_by_batch(files)

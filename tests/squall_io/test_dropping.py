@@ -213,16 +213,36 @@ def test_the_only_date_column_has_the_day_or_the_one_that_is_named() -> None:
     assert day_column(files, record, "due") == "Due"
     with pytest.raises(CannotDrop, match="several partition columns of type date: give one of 'day', 'Due'"):
         day_column(files, record, None)
+    assert day_column(files, record, "COUNTRY") == "country"
     with pytest.raises(
-        CannotDrop, match=r"no partition column country of type date, .* are 'day', 'Due', 'country'"
+        CannotDrop, match=r"no partition column n of type date or string, .* are 'day', 'Due', 'country'"
     ):
-        day_column(files, record, "country")
-    with pytest.raises(CannotDrop, match=r"no partition column of type date, so the age .* unknown"):
+        day_column(files, record, "n")
+    with pytest.raises(
+        CannotDrop, match=r"no partition column of type date, so the age .* unknown: .* by --by day"
+    ):
         run(new(days="day string"))
+    with pytest.raises(CannotDrop, match=r"no partition column of type date, .* are 'day'$"):
+        run(new(days="day int"))
     results = MemoryFiles()
     open_table(results, TableRecord(RESULTS, "parquet", ()))
     with pytest.raises(CannotDrop, match="holds versions of a result"):
         run(results)
+
+
+def test_a_text_column_that_is_named_has_days_in_iso_form_or_nothing_is_dropped() -> None:
+    files = new(days="day string")
+    old, mixed = batch(files, 1, OLD), batch(files, 2, OLD, YOUNG, "__HIVE_DEFAULT_PARTITION__")
+    assert run(files, column="day").files == 2
+    assert paths(files) == {file.path for file in mixed.files[1:]} and old.files[0].path not in paths(files)
+    for number, text in enumerate(("2026-2-28", "20260228", "yesterday", "2026-02-30", "2026-02-28%2013"), 3):
+        files = new(days="day string")
+        batch(files, 1, OLD)
+        wrong = batch(files, number, text)
+        before = dict(files.store.files)
+        with pytest.raises(CannotDrop, match=f"the day of {wrong.files[0].path} is .*, which is no day as"):
+            run(files, column="day")
+        assert files.store.files == before
 
 
 def test_rows_of_parquet_are_counted_by_the_end_of_each_file(tmp_path: Path) -> None:

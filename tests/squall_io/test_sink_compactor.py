@@ -24,6 +24,7 @@ from squall_io.spark.delta.comparing import compare_log
 from squall_io.spark.delta.following import enable
 from squall_io.spark.manifest import rewriting
 from squall_io.spark.manifest.claims import list_claims
+from squall_io.spark.manifest.holders import Holder, Myself
 from squall_io.spark.manifest.layout import COMMITS, REWRITER, STAGING
 from squall_io.spark.manifest.rewriting import Wanted
 from squall_io.spark.manifest.state import read_state
@@ -59,12 +60,16 @@ def a_table(root: Path, batches: int = 6) -> tuple[LocalFiles, SinkTask]:
 
 
 def compactor_of(
-    files: Files, limit: int = 5, at: Callable[[str], None] = lambda step: None, whose: str = "a sink"
+    files: Files,
+    limit: int = 5,
+    at: Callable[[str], None] = lambda step: None,
+    whose: str = "a sink",
+    me: Myself = Myself(),  # noqa: B008 - it is frozen
 ) -> tuple[SinkCompactor, list[int]]:
     """A compactor without its thread, and what it counts."""
     counted: list[int] = []
     made = SinkCompactor(
-        lambda: files, "data", limit, whose, logging.getLogger("test"), counted.append, at=at
+        lambda: files, "data", limit, whose, logging.getLogger("test"), counted.append, me=me, at=at
     )
     return made, counted
 
@@ -147,6 +152,35 @@ def test_a_task_that_is_killed_at_any_step_loses_nothing_and_the_next_one_goes_o
     drop_replaced(files)
     assert rows_by_batch(files) == before
     assert data_files(tmp_path) == read_state(files).entries[0].paths
+
+
+DEAD = Myself(Holder("another/machine/1/2", "words-1.store.0", (1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("follows", "waits"),
+    [
+        (Holder("this/machine/1/2", "words-1.store.0", (1, 1)), False),
+        (Holder("this/machine/1/2", "words-1.store.0", (1, 0)), True),
+        (Holder("this/machine/1/2", "words-2.store.0", (1, 1)), True),
+        (Holder(), True),
+    ],
+)
+def test_a_task_does_not_wait_for_an_earlier_run_of_itself(
+    tmp_path: Path, follows: Holder, waits: bool
+) -> None:
+    files, _ = a_table(tmp_path)
+    before = rows_by_batch(files)
+
+    def die(at: str) -> None:
+        if at == "publish":
+            raise Killed
+
+    with pytest.raises(Killed):
+        compactor_of(files, at=die, me=DEAD)[0].round()
+    following, counted = compactor_of(files, me=Myself(follows))
+    following.round()
+    assert counted == ([] if waits else [12]) and rows_by_batch(files) == before
 
 
 @pytest.mark.parametrize("step", STEPS)

@@ -9,10 +9,10 @@ import pytest
 
 from squall_io.spark.delta.following import catch_up, enable, newest_version
 from squall_io.spark.delta.log_names import version_path
-from squall_io.spark.manifest.entries import BatchEntry
+from squall_io.spark.manifest.entries import BatchEntry, DataFile
 from squall_io.spark.manifest.leases import ReaderLease, new_path, put_lease, seen_in
 from squall_io.spark.manifest.state import read_state
-from squall_io.spark.manifest.tables import RESULTS, TableRecord, open_table
+from squall_io.spark.manifest.tables import RESULTS, ROWS, TableRecord, open_table
 from squall_io.spark.manifest.vacuums import read_vacuums, vacuumed_in
 from squall_io.spark.retention.vacuum import CannotVacuum, Vacuumed, vacuum
 from tests.squall_io.baton import Killed
@@ -237,3 +237,23 @@ def test_progress_is_reported_as_files_go(monkeypatch: pytest.MonkeyPatch) -> No
     seen: list[tuple[int, int, int]] = []
     run(files, progress=lambda done, total, size: seen.append((done, total, size)))
     assert seen == [(2, 3, 20), (3, 3, 30)]
+
+
+@pytest.mark.parametrize("layout", [1, 2])
+def test_folders_of_partitions_go_when_nothing_is_left_in_them(layout: int) -> None:
+    files = new()
+    if layout == 2:
+        files = MemoryFiles()
+        files.store.clock = now()
+        open_table(files, TableRecord(ROWS, "parquet", ("day",), layout=2))
+    below = "data/" if layout == 2 else ""
+    name = "squall-words-1.sink.0.1.1-1-00000.parquet"
+    paths = [f"{below}day=1/hour=7/{name}", f"{below}day=1/hour=8/{name}", f"{below}day=2/hour=7/{name}"]
+    old = put(files, 1, files=tuple(DataFile(path, 10, "sha256:00") for path in paths))
+    for path in (*paths, f"{below}day=1/hour=8/of another batch"):
+        files.store.write(path, b"0123456789")
+    put(files, 2, files=(), replaces=(str(old.batch),), committed=now() - 20 * DAY)
+    assert run(files).files == 3
+    left = {folder for folder in files.store.folders if "day=" in folder}
+    assert left == {f"{below}day=1", f"{below}day=1/hour=8"}
+    assert ("data" in files.store.folders) == (layout == 2)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 from squall.stores.files import Files
-from squall_io.spark.manifest.entries import Parts
+from squall_io.spark.manifest.entries import BatchEntry, Parts
 from squall_io.spark.manifest.layout import BatchName, place_in
 from squall_io.spark.manifest.originals import OriginalBatch, originals
 from squall_io.spark.manifest.rewriting import Merge, Rewriter, Step, Wanted, plan
@@ -24,8 +24,14 @@ class Insist(Protocol):
     def __call__(self, call: Callable[[], Any]) -> Any: ...
 
 
-def compact(files: Files, wall: Callable[[], float], wanted: Wanted, insist: Insist) -> int:
-    """Compact a table; return how many batches were made."""
+def compact(
+    files: Files,
+    wall: Callable[[], float],
+    wanted: Wanted,
+    insist: Insist,
+    committed: Callable[[BatchEntry], None] = lambda entry: None,
+) -> int:
+    """Compact a table; return how many batches were made. committed: called with the entry of each."""
     rewriter = Rewriter(files, "host:1", wall)
     insist(rewriter.begin)
     steps = plan(insist(rewriter.read), wanted)
@@ -33,7 +39,7 @@ def compact(files: Files, wall: Callable[[], float], wanted: Wanted, insist: Ins
         name = rewriter.next_batch()
         parts = write(files, name, step, wanted.data, insist)
         commit = rewriter.commit(name, step, parts, wanted.data)
-        insist(commit.run)
+        committed(insist(commit.run))
         insist(commit.clear)
     insist(rewriter.end)
     return len(steps)

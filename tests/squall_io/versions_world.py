@@ -9,7 +9,7 @@ import builtins
 import hashlib
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, BinaryIO
 
 from squall.stores.files import AbsentFile, FileStatus
 
@@ -59,8 +59,14 @@ class Disk:
         self.content[path] = data
         self.times[path] = self.clock
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        raise AssertionError("Spark writes the files of versions")
+
     def move_if_absent(self, source: str, target: str) -> bool:
         raise AssertionError("versions are published without a rename")
+
+    def delete_if_empty(self, folder: str) -> None:
+        raise AssertionError("versions are deleted as they are")
 
     def delete(self, path: str) -> None:
         for each in [path, *self._below(path)]:

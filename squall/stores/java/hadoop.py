@@ -11,15 +11,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
-from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable, FileTaken
 from squall.stores.java.java_calls import translated_errors
 from squall.stores.java.java_settings import HADOOP_PREFIX
 from squall.stores.java.jvm import JavaFailed, JavaProcess, start_jvm
 from squall.stores.paths import authority_of, check_below, default_scheme, folder_of, scheme_of
 from squall.stores.private import require_private
-from squall.stores.renaming import RenamingFiles
+from squall.stores.renaming import RenamingFiles, pieces_of
 
 #: Bytes that one call reads from the JVM. Py4J transfers them as text, so a large file is read in pieces.
 _SLICE: Final = 1 << 20
@@ -200,6 +200,13 @@ class HadoopFiles(RenamingFiles):
             self._require_writable()
             self._system.delete(self._at(path), True)
 
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        with suppress(AbsentFile, FileTaken), self._translated_errors("delete", folder):
+            self._require_writable()
+            if self._system.getFileStatus(self._at(folder)).isDirectory():
+                self._system.delete(self._at(folder), False)
+
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""
         with self._translated_errors("make folder", ""):
@@ -255,12 +262,13 @@ class HadoopFiles(RenamingFiles):
                 f" {default}; write {scheme}://host:port{folder_of(self.root)}, or set spark.hadoop.fs.defaultFS"
             )
 
-    def _write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, content: bytes | BinaryIO) -> None:
         with self._translated_errors("write", path):
             self._require_writable()
             stream = self._system.create(self._at(path), True)
             try:
-                stream.write(bytearray(data))
+                for data in pieces_of(content):
+                    stream.write(bytearray(data))
             finally:
                 stream.close()
 

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import BinaryIO, Final, TypeVar
 
 from squall.stores.files import FilesRefused, FileStatus, FilesUnavailable, OpenStore
 from squall.stores.java.hadoop import HadoopFiles, Jvm
@@ -119,6 +119,10 @@ class SteadyStore(OpenStore):
         """Create a file, or replace the existing one."""
         self._call(lambda files: files.replace(path, data))
 
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """Create a file, or replace the existing one."""
+        self._call(lambda files: files.upload(path, content))
+
     def move_if_absent(self, source: str, target: str) -> bool:
         """Rename a file, unless the new name exists."""
         return self._call(lambda files: files.move_if_absent(source, target))
@@ -126,6 +130,10 @@ class SteadyStore(OpenStore):
     def delete(self, path: str) -> None:
         """Delete a file, or a folder with everything in it."""
         self._call(lambda files: files.delete(path))
+
+    def delete_if_empty(self, folder: str) -> None:
+        """Delete a folder, unless something is in it."""
+        self._call(lambda files: files.delete_if_empty(folder))
 
     def make_private(self) -> None:
         """Create the folder of this store for its user only. Raises `FilesRefused` if it is there and others may enter it."""

@@ -17,6 +17,7 @@ from squall.stores.files import AbsentFile, Files
 from squall_io.spark.compaction.parquet_merges import CannotMerge
 from squall_io.spark.delta.following import catch_up, newest_version
 from squall_io.spark.manifest.entries import BatchEntry, Parts
+from squall_io.spark.manifest.holders import Myself
 from squall_io.spark.manifest.layout import BatchName, batch_of, place_in
 from squall_io.spark.manifest.rewriting import Merge, Rewriter, Step, Wanted, plan, require_idle
 from squall_io.spark.manifest.state import checkpoint_if_due, read_state, require_readable
@@ -113,6 +114,7 @@ def compact(
     write: WriteMerge,
     whose: str,
     *,
+    me: Myself = Myself(),  # noqa: B008 - it is frozen
     take_over: bool = False,
     progress: Progress = lambda done, total: None,
     wall: Callable[[], float] = time.time,
@@ -122,13 +124,13 @@ def compact(
     `Superseded` if another one takes over; `UnreadableManifest`, `CannotMerge`, `ForeignLog`, and errors of `Files`. Whatever
     is raised, the table has all of its rows, and another call continues.
 
-    whose: host and process, for people.
+    whose: host and process, for people. me: the same, for others that would wait for it.
     """
     if not planned(files, wanted):
         return Compacted()
     if not take_over:
-        require_idle(files)
-    return compact_as(Rewriter(files, whose, wall, at=at), wanted, write, progress=progress)
+        require_idle(files, me)
+    return compact_as(Rewriter(files, whose, wall, holder=me.holder, at=at), wanted, write, progress=progress)
 
 
 def compact_as(

@@ -35,8 +35,8 @@ class CannotMerge(SquallError):
 def merge_parquet(files: Files, merge: Merge, path: str, sign: Callable[[], None]) -> Parts:
     """Write the rows of a merge to a file at `path`; return whose rows they are.
 
-    sign: called now and then. In memory are at most the files to be read, the new file, and a row group. Raises `CannotMerge`
-    for a damaged file, and errors of `Files`.
+    sign: called now and then. In memory are at most a few of the files to be read, and a row group; the new file is a temporary
+    one on disk until it is complete. Raises `CannotMerge` for a damaged file, and errors of `Files`.
     """
     import pyarrow.parquet as pq
 
@@ -64,8 +64,7 @@ def merge_parquet(files: Files, merge: Merge, path: str, sign: Callable[[], None
                         _write(writer, waiting)
                 parts.append((piece.name, rows))
             _write(writer, waiting)
-        out.seek(0)
-        files.replace(path, out.read())
+        files.upload(path, out)
     sign()
     return tuple(parts)
 

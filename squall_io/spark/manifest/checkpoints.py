@@ -9,6 +9,9 @@ that listed these files earlier, and now finds one of them gone, starts over.
 
 A part that no checkpoint names comes from a writer that died, or that put its checkpoint too late. Such parts are deleted only
 together with old checkpoints: if the answer to a put was lost, a part that seems unused may belong to the newest checkpoint.
+
+A checkpoint also *closes* epochs of rewriters: of those before `closed`, only entries in a checkpoint count from then on, so
+that their claims and fences may be deleted (see `claims`).
 Must not know: which entries count (callers pass them), Spark.
 """
 
@@ -18,6 +21,7 @@ import gzip
 import json
 import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -54,10 +58,11 @@ class Part(msgspec.Struct, frozen=True):
     digest: str
 
 
-class _Index(msgspec.Struct):
+class _Index(msgspec.Struct, omit_defaults=True):
     """The contents of a checkpoint's own file."""
 
     parts: tuple[Part, ...]
+    closed: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,8 @@ class Checkpoint:
     entries: tuple[BatchEntry, ...] = ()
     #: Unreadable parts of this checkpoint, and unreadable newer checkpoints; the entries in them are missing here.
     unreadable: tuple[UnreadableRecord, ...] = ()
+    #: Of earlier epochs of rewriters, only the entries in a checkpoint count.
+    closed: int = 0
 
 
 def read_newest(files: Files) -> Checkpoint:
@@ -76,15 +83,46 @@ def read_newest(files: Files) -> Checkpoint:
     unreadable: list[UnreadableRecord] = []
     for number in _numbers(files):
         try:
-            parts = _read_index(files, number)
+            index = _read_index(files, number)
         except UnreadableRecord as problem:
             unreadable.append(problem)
             continue
-        results = map_concurrently(partial(_read_part, files, number), parts)
+        results = map_concurrently(partial(_read_part, files, number), index.parts)
         unreadable += [result for result in results if isinstance(result, UnreadableRecord)]
         entries = tuple(entry for result in results if isinstance(result, list) for entry in result)
-        return Checkpoint(number, parts, entries, tuple(unreadable))
+        return Checkpoint(number, index.parts, entries, tuple(unreadable), index.closed)
     return Checkpoint(unreadable=tuple(unreadable))
+
+
+def entries_since(files: Files, number: int, count: int) -> tuple[int, list[BatchEntry]]:
+    """Return the number of the newest checkpoint, and its entries without the first `count`. number: that of the checkpoint
+    which had `count` entries. Only parts with new entries are read. Raises `UnreadableRecord`.
+    """
+    while numbers := _numbers(files):
+        with suppress(AbsentFile):  # there is a newer checkpoint
+            return numbers[0], _entries_after(files, numbers[0], count) if numbers[0] > number else []
+    return number, []
+
+
+def _entries_after(files: Files, number: int, count: int) -> list[BatchEntry]:
+    found: list[BatchEntry] = []
+    first = 0
+    for part in _read_index(files, number).parts:
+        if first + part.entries > count:
+            read = _read_part(files, number, part)
+            if isinstance(read, UnreadableRecord):
+                raise read
+            found += read[max(0, count - first) :]
+        first += part.entries
+    return found
+
+
+def read_closed(files: Files) -> int:
+    """Return `closed` of the newest checkpoint. Raises `UnreadableRecord`."""
+    while numbers := _numbers(files):
+        with suppress(AbsentFile):  # there is a newer checkpoint
+            return _read_index(files, numbers[0]).closed
+    return 0
 
 
 def _numbers(files: Files) -> list[int]:
@@ -93,14 +131,14 @@ def _numbers(files: Files) -> list[int]:
     return sorted((number for number in found if number is not None), reverse=True)
 
 
-def _read_index(files: Files, number: int) -> tuple[Part, ...]:
+def _read_index(files: Files, number: int) -> _Index:
     path = numbered(CHECKPOINTS, number)
-    parts = convert(KIND, _Index, numbered_fields(KIND, files.read(path), path, WITH_PARTS)[1], path).parts
-    if foreign := [part.path for part in parts if not is_part(part.path)]:
+    index = convert(KIND, _Index, numbered_fields(KIND, files.read(path), path, WITH_PARTS)[1], path)
+    if foreign := [part.path for part in index.parts if not is_part(part.path)]:
         raise UnreadableRecord(
             path, f"is forged: it names {foreign[0]!r:.200}, which is no part of a checkpoint"
         )
-    return parts
+    return index
 
 
 def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | UnreadableRecord:
@@ -120,9 +158,9 @@ def _read_part(files: Files, number: int, part: Part) -> list[BatchEntry] | Unre
         return problem
 
 
-def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) -> bool:
+def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry], closed: int = 0) -> bool:
     """Write the checkpoint that follows `before` (the newest), with `entries` added; delete the files that the new checkpoint
-    makes unnecessary.
+    makes unnecessary. closed: as in `Checkpoint`; what `before` has closed stays closed.
 
     It must be certain that each of `entries` counts. If another task has already written the new checkpoint, or if something
     in `before` cannot be read, return False and delete nothing.
@@ -135,8 +173,11 @@ def write_next(files: Files, before: Checkpoint, entries: Iterable[BatchEntry]) 
     loose = [*before.entries[sum(part.entries for part in full) :], *added]
     made = [_write_part(files, number, loose[start : start + PART]) for start in range(0, len(loose), PART)]
 
+    closed = max(closed, before.closed)
     newest_format = max((entry.format for entry in (*before.entries, *added)), default=FORMAT)
-    path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made)), newest_format)
+    if closed:  # a release that knows no closed epochs knows no rewriters either
+        newest_format = max(newest_format, WITH_PARTS)
+    path, record = numbered(CHECKPOINTS, number), seal(KIND, _Index((*full, *made), closed), newest_format)
     if not files.put_if_absent(path, record):
         # The index names parts that only this call wrote. So if the existing index is the same, an earlier try of this put
         # succeeded, and its answer was lost.
@@ -173,7 +214,7 @@ def _delete_old(files: Files, newest_gone: int) -> None:
             gone.append(status.path)
         else:
             try:
-                needed.update(part.path for part in _read_index(files, number))
+                needed.update(part.path for part in _read_index(files, number).parts)
             except (AbsentFile, UnreadableRecord):
                 return  # another task was faster, or it is unknown which parts this checkpoint needs
     map_concurrently(files.delete, gone)

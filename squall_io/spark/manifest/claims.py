@@ -7,22 +7,35 @@ is final. See `commit` for the proof.
 
 A sweeper that only deletes leftovers of a dead task also claims the writer id (`retire`), but writes no rows. If the task
 turns out to be alive, it takes the writer id back (`take_back`), unless another task has claimed it.
+
+**Rewriters' claims and fences are deleted** when a checkpoint has *closed* their epochs; each compaction would leave two files
+otherwise. (Those of tasks stay: a task leaves two when it starts.) Closed are the epochs before n if all fences up to fence n
+existed before the entries of that checkpoint were listed (`closable`). The checkpoint then has all entries of these epochs that
+count: a fence names only entries that existed when it was made. So of a closed epoch, what no checkpoint has never counts. Who
+misses a claim or a fence because it was deleted, or listed the folder while others came and went, reads the newest checkpoint
+after that, which was put before the deletion, or is newer: a reader (`state`), a rewriter that looks whether it is still the
+owner (`require_owner`), and one that has put a claim, maybe in the place of a deleted one (`_claim_next`). A fence that is made
+again for a closed epoch decides nothing.
 Must not know: Spark, what batches hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from squall.stores.files import Files
+from squall.stores.concurrently import map_concurrently
+from squall.stores.files import AbsentFile, Files
 from squall.stores.settled import put_once
 from squall_io.spark.manifest import layout
+from squall_io.spark.manifest.checkpoints import read_closed
 from squall_io.spark.manifest.envelopes import UnreadableRecord, build_type_info, decode, seal
-from squall_io.spark.manifest.layout import WriterId
+from squall_io.spark.manifest.holders import Holder
+from squall_io.spark.manifest.layout import REWRITER, WriterId
 from topology_api import SquallError
 
 CLAIM: Final = "claim"
@@ -54,6 +67,8 @@ class Claim(msgspec.Struct, frozen=True, omit_defaults=True):
     retired: bool = False
     #: If the answer to a put was lost, a task that takes its writer id back recognizes its own claim by this token.
     token: str = ""
+    #: Of a rewriter: who it is, for others that would wait for it.
+    holder: Holder | None = None
 
     def __str__(self) -> str:
         return f"{self.owner}, incarnation {self.incarnation[0]}.{self.incarnation[1]}"
@@ -101,7 +116,14 @@ def read_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
     return decode(FENCE, _Fence, files.read(path), path).counts
 
 
-def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], owner: str, now: float) -> int:
+def take_over(
+    files: Files,
+    writer_id: WriterId,
+    incarnation: tuple[int, int],
+    owner: str,
+    now: float,
+    holder: Holder | None = None,
+) -> int:
     """Become the owner of a writer id; return its new epoch. Raises `Superseded` if a newer incarnation has already claimed it.
 
     Of two tasks of the same incarnation, the later one wins. If the answer to a claim is lost, the next try claims the next
@@ -113,7 +135,7 @@ def take_over(files: Files, writer_id: WriterId, incarnation: tuple[int, int], o
         if claim is not None and claim.incarnation > incarnation:
             raise Superseded(writer_id, newest, str(claim))
 
-    return _claim_next(files, writer_id, Claim(incarnation, owner, now), require_no_newer)
+    return _claim_next(files, writer_id, Claim(incarnation, owner, now, holder=holder), require_no_newer)
 
 
 def take_back(files: Files, writer_id: WriterId, epoch: int, claim: Claim) -> int:
@@ -144,7 +166,8 @@ def _claim_next(files: Files, writer_id: WriterId, claim: Claim, check: Callable
         listing = list_claims(files)
         newest = listing.newest(writer_id)
         check(newest)
-        if files.put_if_absent(layout.claim_path(writer_id, newest + 1), seal(CLAIM, claim)):
+        put = files.put_if_absent(layout.claim_path(writer_id, newest + 1), seal(CLAIM, claim))
+        if put and newest + 1 >= _closed(files, writer_id):  # otherwise it is in the place of a deleted claim
             publish_fences(files, writer_id, newest + 1, listing)
             return newest + 1
 
@@ -162,11 +185,13 @@ def retire(files: Files, writer_id: WriterId, epoch: int, owner: str, now: float
 
 
 def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
-    """Return a claim, or None if the claim is damaged: which batches count depends on the order of the epochs, not on their
-    owners.
+    """Return a claim, or None if the claim is damaged, or was deleted a moment ago: which batches count depends on the order of
+    the epochs, not on their owners.
     """
     try:
         return read_claim(files, writer_id, epoch)
+    except AbsentFile:
+        return None
     except UnreadableRecord as problem:
         if problem.newer:
             raise
@@ -175,9 +200,10 @@ def _known_claim(files: Files, writer_id: WriterId, epoch: int) -> Claim | None:
 
 def publish_fences(files: Files, writer_id: WriterId, newest: int, listing: Listing) -> None:
     """Make the fences that the listing lacks, up to that of the newest epoch. The caller must have seen the newest claim."""
-    for epoch in range(2, newest + 1):
+    for epoch in range(max(2, _closed(files, writer_id)), newest + 1):
         if (writer_id, epoch) not in listing.fences:
-            publish_fence(files, writer_id, epoch)
+            with suppress(AbsentFile):  # another one has made it, and its epoch was closed
+                publish_fence(files, writer_id, epoch)
 
 
 def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[int]:
@@ -195,13 +221,40 @@ def publish_fence(files: Files, writer_id: WriterId, epoch: int) -> frozenset[in
 
 def require_owner(files: Files, writer_id: WriterId, epoch: int) -> None:
     """Raise `Superseded` if the writer id was claimed after this epoch."""
-    if not files.exists(layout.claim_path(writer_id, epoch + 1)):
+    # The claim first: it is deleted only after a checkpoint has closed the epoch.
+    if not files.exists(layout.claim_path(writer_id, epoch + 1)) and epoch >= _closed(files, writer_id):
         return
     try:
         by = str(read_claim(files, writer_id, epoch + 1))
     except UnreadableRecord as problem:
         by = f"a task whose claim {problem}"
+    except AbsentFile:
+        by = "a later one"
     raise Superseded(writer_id, epoch + 1, by)
+
+
+def _closed(files: Files, writer_id: WriterId) -> int:
+    """Return the first epoch of a writer id whose claim may not be deleted."""
+    return read_closed(files) if writer_id == REWRITER else 0
+
+
+def closable(listing: Listing, closed: int) -> int:
+    """Return the epoch of rewriters before which a checkpoint closes all, if its entries are listed after this listing.
+
+    closed: before which epoch the checkpoint before it has closed them.
+    """
+    epoch = max(1, closed)
+    while (REWRITER, epoch + 1) in listing.fences:
+        epoch += 1
+    return epoch
+
+
+def delete_closed(files: Files, closed: int) -> None:
+    """Delete the claims and fences of rewriters before this epoch, which the newest checkpoint has closed."""
+    listing = list_claims(files)
+    for make, known in ((layout.claim_path, listing.claims), (layout.fence_path, listing.fences)):
+        old = (epoch for writer_id, epoch in known if writer_id == REWRITER and epoch < closed)
+        map_concurrently(files.delete, [make(REWRITER, epoch) for epoch in sorted(old)])
 
 
 build_type_info(Claim, _Fence)

@@ -16,8 +16,9 @@ entry of epoch n counts if there is no claim n + 1, or if fence n + 1 names it. 
 changed. `state.read_state` lists the entries first, then claims and fences, and reads the newest checkpoint last.
 
 **Why it is right.** A call sees everything that was put before the call began, unless it was deleted (`files.Files`). Claims,
-fences and the newest checkpoint are never deleted. An entry is deleted only if a checkpoint has it, or if a fence leaves it
-out.
+fences and the newest checkpoint are never deleted; those of rewriters are when a checkpoint has closed their epochs, which
+`claims` describes, and what follows holds for epochs that are not closed. An entry is deleted only if a checkpoint has it, or
+if a fence leaves it out.
 
 *The lemma.* Suppose a process found entry A of epoch n, and later found no claim n + 1. Then A counts for every read that
 begins after that. Proof: if there ever is a claim n + 1, it was put after A existed. Fence n + 1 is made from a listing that

@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
-from squall.stores.files import Files, FileStatus
+from squall.stores.files import AbsentFile, Files, FileStatus
 from squall_io.spark.manifest import sweep
 from squall_io.spark.manifest.claims import CLAIM, list_claims, publish_fences, read_claim, retire
 from squall_io.spark.manifest.entries import BatchEntry
@@ -148,6 +148,6 @@ def _signs(
 
 
 def _is_retired(files: Files, writer_id: WriterId, epoch: int) -> bool:
-    with suppress(UnreadableRecord):
+    with suppress(UnreadableRecord, AbsentFile):
         return read_claim(files, writer_id, epoch).retired
     return False

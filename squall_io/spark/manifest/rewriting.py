@@ -15,8 +15,9 @@ that it *replaces*. Who reads the manifest reads either these, or the batch that
 **Why no row is there twice, and none is lost.** All rewriters of a table share one writer id. A rewriter chooses what to
 replace from the entries that count for certain, among those that nothing has replaced, after it has made the fence of the
 rewriter before it. So an entry of an earlier rewriter is either in the state that it reads, or will never count. In its own
-epoch it replaces each batch once. So of the entries that count, at most one replaces a batch, and it has all of its rows: what
-is replaced counts for ever, and its files do not change.
+epoch it replaces each batch once. (Of an epoch that a checkpoint has closed, nothing counts that no checkpoint has: see
+`claims`.) So of the entries that count, at most one replaces a batch, and it has all of its rows: what is replaced counts for
+ever, and its files do not change.
 
 *Nothing is deleted here.* The files of replaced batches stay for readers that began earlier, until a vacuum. Their entries
 stay for ever: a batch that is replaced has been taken, and readers of single batches find its rows by them (see `originals`).
@@ -28,7 +29,7 @@ Must not know: Spark, file formats, sinks.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -39,6 +40,7 @@ from squall_io.spark.manifest.claims import list_claims, read_claim, require_own
 from squall_io.spark.manifest.commit import BatchCommit, Owner, Replacement
 from squall_io.spark.manifest.entries import BatchEntry, DataFile, Parts
 from squall_io.spark.manifest.envelopes import UnreadableRecord
+from squall_io.spark.manifest.holders import Holder, Myself
 from squall_io.spark.manifest.layout import REWRITER, BatchName
 from squall_io.spark.manifest.originals import OriginalBatch, originals_of
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
@@ -157,13 +159,6 @@ def plan(state: TableState, wanted: Wanted) -> list[Step]:
     return [step for group in _groups(certain, wanted) if (step := _step(group, state, wanted)) is not None]
 
 
-def crowded(state: TableState, wanted: Wanted, limit: int) -> frozenset[str]:
-    """Return the directories that have more small files than this."""
-    files = (file for entry in state.entries for file in entry.files)
-    small = Counter(file.directory for file in files if file.size < wanted.small)
-    return frozenset(directory for directory, count in small.items() if count > limit)
-
-
 def _groups(entries: Iterable[BatchEntry], wanted: Wanted) -> Iterator[list[BatchEntry]]:
     """Yield consecutive entries that may become one batch: their small files fill one file in each of their directories."""
     group: list[BatchEntry] = []
@@ -267,6 +262,8 @@ class Rewriter:
     whose: str
     wall: Callable[[], float]
     topology: str = "squall compact"
+    #: For those that would wait for this rewriter.
+    holder: Holder = field(default_factory=Holder)
     #: Called before each step, with the step's name: tests use it to freeze, kill or fail a rewriter at that step.
     at: Callable[[str], None] = lambda step: None
     _owner: Owner | None = field(default=None, init=False)
@@ -285,7 +282,7 @@ class Rewriter:
         if self._owner is None:
             self.at("claim")
             incarnation = (1, 0)
-            epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall())
+            epoch = take_over(self.files, REWRITER, incarnation, self.whose, self.wall(), self.holder)
             self._owner = Owner(REWRITER, epoch, self.topology, REWRITER.topology_id, COMPONENT, incarnation)
         self.sign()
         self.at("sweep")
@@ -347,7 +344,7 @@ class Rewriter:
         return self._owner
 
 
-def require_idle(files: Files) -> None:
+def require_idle(files: Files, me: Myself = Myself()) -> None:  # noqa: B008 - it is frozen
     """Raise `RewriterBusy` if another rewriter seems to be alive. It is only polite: two at once do no harm."""
     epoch = list_claims(files).newest(REWRITER)
     staged = [named for status in files.list(layout.STAGING) if (named := layout.batch_of(status.name))]
@@ -361,6 +358,8 @@ def require_idle(files: Files) -> None:
     except (AbsentFile, UnreadableRecord) as error:
         who = f"one whose claim {error}"
     else:
+        if claim.holder is not None and me.knows_to_be_gone(claim.holder):
+            return
         who = f"that of {claim.owner}"
     raise RewriterBusy(
         f"another compaction is at work on {files.root}: {who}; its last sign of life was {max(quiet, 0.0):.0f} s ago"

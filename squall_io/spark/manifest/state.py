@@ -1,7 +1,8 @@
 """The contents of a table at one moment: the entries that count, as far as they can be read.
 
 The order of the reads makes the result right: the commits, then claims and fences, the checkpoint last (see `commit`). Entries
-in the checkpoint count, whatever the fences say: an entry that was deleted before a fence was made is not in that fence.
+in the checkpoint count, whatever the fences say: an entry that was deleted before a fence was made is not in that fence. Other
+entries of epochs that the checkpoint has closed do not count: their claims and fences may be gone (see `claims`).
 This module also decides when a checkpoint is made: after many batches, by any task of a sink.
 Must not know: Spark, rows.
 """
@@ -17,10 +18,17 @@ from typing import Final
 from squall.stores.concurrently import map_concurrently
 from squall.stores.files import AbsentFile, Files, FilesRefused
 from squall_io.spark.manifest.checkpoints import Checkpoint, read_newest, write_next
-from squall_io.spark.manifest.claims import Listing, list_claims, publish_fence, read_fence
+from squall_io.spark.manifest.claims import (
+    Listing,
+    closable,
+    delete_closed,
+    list_claims,
+    publish_fence,
+    read_fence,
+)
 from squall_io.spark.manifest.entries import BatchEntry, decode_entry
 from squall_io.spark.manifest.envelopes import UnreadableRecord
-from squall_io.spark.manifest.layout import COMMITS, BatchName, WriterId, batch_of
+from squall_io.spark.manifest.layout import COMMITS, REWRITER, BatchName, WriterId, batch_of
 from topology_api import SquallError
 
 #: How many times reading may start over. It starts over if a file disappears meanwhile because a checkpoint was made.
@@ -121,6 +129,14 @@ class _Decision:
         return self.counts is None or batch.number in self.counts
 
 
+#: Of a closed epoch, no batch counts without a checkpoint.
+_VOID: Final = _Decision(frozenset())
+
+
+def _is_closed(batch: BatchName, checkpoint: Checkpoint) -> bool:
+    return batch.writer_id == REWRITER and batch.epoch < checkpoint.closed
+
+
 def _read(files: Files) -> TableState:
     entries = {status.path: batch_of(status.name) for status in files.list(COMMITS) if not status.is_folder}
     found = {batch for path, batch in entries.items() if batch is not None and batch.commit == path}
@@ -130,7 +146,10 @@ def _read(files: Files) -> TableState:
     checkpoint = read_newest(files)
     covered = {entry.batch for entry in checkpoint.entries}
     # Batches of an epoch with an unreadable fence are neither counted nor abandoned.
-    decided = {batch: decisions[batch.writer_id, batch.epoch] for batch in sorted(found - covered)}
+    decided = {
+        batch: _VOID if _is_closed(batch, checkpoint) else decisions[batch.writer_id, batch.epoch]
+        for batch in sorted(found - covered)
+    }
     counting = [batch for batch, decision in decided.items() if decision.has(batch)]
     results = map_concurrently(lambda batch: _read_entry(files, batch), counting)
     uncertain = {batch for batch in counting if not decided[batch].certain}
@@ -191,9 +210,18 @@ def checkpoint_if_due(files: Files) -> bool:
     """Make a checkpoint if one is due; return whether one was made. If none is due, the call costs one listing."""
     if len(files.list(COMMITS)) < DUE:
         return False
+    claims = list_claims(files)  # before the entries are listed: see `claims`
     if (state := read_state(files)).checkpoint.unreadable:
         return False
     # An entry in a checkpoint may still have its own file: the checkpoint's writer died before it deleted the file, or the
     # commit was retried because its answer was lost.
     map_concurrently(files.delete, [batch.commit for batch in state.needless])
-    return len(state.uncovered) >= DUE and write_next(files, state.checkpoint, state.uncovered)
+    if len(state.uncovered) < DUE:
+        return False
+    # An entry that cannot be read now may count, and its epoch must stay open.
+    before = state.checkpoint.closed
+    closed = before if state.unreadable else closable(claims, before)
+    made = write_next(files, state.checkpoint, state.uncovered, closed)
+    if made and closed > 1:
+        delete_closed(files, closed)
+    return made

@@ -1,4 +1,4 @@
-"""Drops old partitions: the rows of days that are past, by the values of a partition column of type date.
+"""Drops old partitions: the rows of days that are past, by the values of a partition column: dates, or texts that are days.
 
 A rewriter (see `rewriting`) replaces each batch that has rows of such a day by an entry with the files of its other days. So
 the rows are gone for every reader that begins later, a batch that was dropped is still taken, and the files stay for others
@@ -8,7 +8,9 @@ Must not know: terminals, how rows are counted.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from typing import Final
@@ -18,6 +20,7 @@ from squall.stores.files import Files
 from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import catch_up
 from squall_io.spark.manifest.entries import BatchEntry, DataFile
+from squall_io.spark.manifest.holders import Myself
 from squall_io.spark.manifest.rewriting import Rewriter, Step, require_idle
 from squall_io.spark.manifest.state import TableState, read_state, require_readable
 from squall_io.spark.manifest.tables import ROWS, TableRecord, latest_schema, read_table
@@ -28,6 +31,9 @@ from topology_api.wording import listed
 
 #: The most files that an entry takes over: some 2 MB of JSON.
 MOST_FILES: Final = 5_000
+
+#: A day, as Spark writes a date, and as ISO 8601 has it.
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 #: Returns how many rows each of these files has, by path.
 RowCount = Callable[[Sequence[DataFile]], Mapping[str, int]]
@@ -55,9 +61,22 @@ class OldDays:
         """Return the day of a file's rows; None if they have none."""
         for folder in path.split("/")[:-1]:
             name, equal, text = folder.partition("=")
-            if equal and same_name(unquote(name)) == same_name(self.column) and text != NULL_PARTITION:
-                return date.fromisoformat(unquote(text))
+            if (
+                equal
+                and same_name(unquote(name)) == same_name(self.column)
+                and text not in (NULL_PARTITION, "")
+            ):
+                return self._day(unquote(text), path)
         return None
+
+    def _day(self, text: str, path: str) -> date:
+        with suppress(ValueError):
+            if _DAY.fullmatch(text):
+                return date.fromisoformat(text)
+        raise CannotDrop(
+            f"the {self.column} of {path} is {text!r:.100}, which is no day as 2026-11-29: its age is unknown, so nothing is"
+            " dropped"
+        )
 
 
 @dataclass(frozen=True)
@@ -81,13 +100,16 @@ def days_before(now: float, age: float) -> date:
 
 
 def day_column(files: Files, table: TableRecord, wanted: str | None) -> str:
-    """Return the partition column that tells the day of a row. Raises `CannotDrop`."""
+    """Return the partition column that tells the day of a row: of type date, or, if it is wanted, of text. Raises
+    `CannotDrop`."""
     schema = latest_schema(files)
-    columns = [None if schema is None else schema.schema.column(name) for name in table.partition_by]
-    days = [column.name for column in columns if column is not None and column.type == Simple("date")]
+    found = [None if schema is None else schema.schema.column(name) for name in table.partition_by]
+    columns = [column for column in found if column is not None]
+    days = [column.name for column in columns if column.type == Simple("date")]
+    texts = [column.name for column in columns if column.type == Simple("string")]
     if wanted is None and len(days) == 1:
         return days[0]
-    named = [name for name in days if wanted is not None and same_name(name) == same_name(wanted)]
+    named = [name for name in (*days, *texts) if wanted is not None and same_name(name) == same_name(wanted)]
     if named:
         return named[0]
     if days and wanted is None:
@@ -95,9 +117,12 @@ def day_column(files: Files, table: TableRecord, wanted: str | None) -> str:
             f"{files.root} has several partition columns of type date: give one of {listed(days)}"
         )
     has = f"its partition columns are {listed(table.partition_by)}" if table.partition_by else "it has none"
-    what = (
-        "no partition column of type date" if wanted is None else f"no partition column {wanted} of type date"
-    )
+    if wanted is not None:
+        what = f"no partition column {wanted} of type date or string"
+    else:
+        what = "no partition column of type date"
+        if texts:
+            has += f"; if the texts of one are days as 2026-11-29, name it by --by {texts[0]}"
     raise CannotDrop(f"{files.root} has {what}, so the age of its rows is unknown: {has}")
 
 
@@ -150,13 +175,15 @@ def drop(
     count: RowCount,
     *,
     column: str | None = None,
+    me: Myself = Myself(),  # noqa: B008 - it is frozen
     dry: bool = False,
     at: Callable[[str], None] = lambda step: None,
 ) -> DroppedDays:
     """Drop the rows of days that lie more than `age` seconds back.
 
-    by: names the process to users. at: called before each step, for tests. Raises `CannotDrop`, `RewriterBusy`, `Superseded`,
-    `UnreadableManifest`, and errors of `Files`. What was done before an error stays; the call may be repeated.
+    by: names the process to users; me: the same, for others that would wait for it. at: called before each step, for
+    tests. Raises `CannotDrop`, `RewriterBusy`, `Superseded`, `UnreadableManifest`, and errors of `Files`. What was done before
+    an error stays; the call may be repeated.
     """
     table = read_table(files)
     if table.holds != ROWS:
@@ -168,8 +195,8 @@ def drop(
     found = [file for entry in state.entries for file in entry.files if old.has(file.path)]
     if dry or not found:
         return _outcome(old, found, None if dry else 0)
-    require_idle(files)
-    rewriter = Rewriter(files, by, wall, topology="squall vacuum", at=at)
+    require_idle(files, me)
+    rewriter = Rewriter(files, by, wall, topology="squall vacuum", holder=me.holder, at=at)
     rewriter.begin()
     rows = 0
     found = []

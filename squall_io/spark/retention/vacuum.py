@@ -8,12 +8,13 @@ earlier, and for earlier versions of the table. A vacuum takes these steps; it m
 3. follow   the Delta log is brought up to the manifest. Files that it still had in step 1 stay until the next vacuum.
 4. record   a record names the rewrites whose replaced batches have no files from now on.
 5. look     the leases are listed again: what a reader holds by now stays, until the next vacuum.
-6. delete   the files go.
+6. delete   the files go, and folders of partitions in which nothing is left.
 7. done     the records are put again, as done.
 
 **Why it is right.** A file is deleted only if each entry that names it is replaced, for certain, by a rewrite that is recorded
 (`_doomed`). A reader that has seen the rewrite reads none of the batches that it has replaced; for other readers see `leases`.
 No file in a staging folder is touched: those are the sinks' and of `squall table --sweep`, whatever they hold.
+A folder is deleted by a call that does so only if it is empty; a sink that is about to move a file there makes it again.
 
 *Killed*: before step 4 nothing has changed. After it the record is not done, and the next vacuum deletes what is left of it.
 Must not know: terminals, Spark.
@@ -166,7 +167,8 @@ def vacuum(
     by: names the vacuum to users. wall: the wall clock. at: called before each step, for tests.
     Raises `CannotVacuum`, `UnreadableManifest`, `UnreadableRecord`, and errors of `Files`; the call may be repeated.
     """
-    if read_table(files).holds != ROWS:
+    table = read_table(files)
+    if table.holds != ROWS:
         raise CannotVacuum(
             f"{files.root} holds versions of a result, of which each run deletes old ones: vacuum is for tables of sinks"
         )
@@ -200,6 +202,7 @@ def vacuum(
     at("delete")
     there = existing(files, last.doomed)
     _delete(files, there, progress, at)
+    _delete_empty_folders(files, last.doomed, table.data)
     at("done")
     for each in last.left:
         mark_done(files, each, records[each])
@@ -248,6 +251,17 @@ def _delete(
         size += sum(doomed[path].size for path in some)
         progress(start + len(some), len(paths), size)
         at("deleted")
+
+
+def _delete_empty_folders(files: Files, doomed: Iterable[str], data: str) -> None:
+    """Delete the folders of deleted files, and those above them, if nothing is left there. data: as `TableRecord.data`."""
+    levels: dict[int, set[str]] = {}
+    for folder in {path.rpartition("/")[0] for path in doomed}:
+        while folder and folder != data:
+            levels.setdefault(folder.count("/"), set()).add(folder)
+            folder = folder.rpartition("/")[0]
+    for _, folders in sorted(levels.items(), reverse=True):
+        map_concurrently(files.delete_if_empty, sorted(folders))
 
 
 def _outcome(first: Plan, last: Plan, there: Mapping[str, DataFile], dry: bool) -> Vacuumed:

@@ -1,7 +1,7 @@
 """Compacts the table of a sink that has `compact_after`: in a thread of the sink's first task, beside its batches.
 
-Now and then it looks at the manifest. When a directory has too many small files, it compacts the directories that do, by
-PyArrow, in the worker's own process, as `squall compact` would. No batch and no ack waits for it.
+Now and then it looks which batches have come. When a directory has too many small files, it compacts the directories that do,
+by PyArrow, in the worker's own process, as `squall compact` would. No batch and no ack waits for it.
 
 All compactions of a task have one claim: it is the rewriter until another one takes over. After an error that leaves open
 whether the entry of a batch is in the table, it claims the next epoch, so that the entry counts before it chooses, or never.
@@ -22,7 +22,9 @@ from squall.stores.files import Files, FilesError
 from squall_io.spark.compaction.compacting import Compacted, compact_as
 from squall_io.spark.compaction.parquet_merges import merge_parquet
 from squall_io.spark.manifest.claims import Superseded
+from squall_io.spark.manifest.crowding import Crowding
 from squall_io.spark.manifest.entries import Parts
+from squall_io.spark.manifest.holders import Myself
 from squall_io.spark.manifest.layout import REWRITER
 from squall_io.spark.manifest.rewriting import (
     Merge,
@@ -30,7 +32,6 @@ from squall_io.spark.manifest.rewriting import (
     RewriterBusy,
     Step,
     Wanted,
-    crowded,
     plan,
     require_idle,
 )
@@ -55,7 +56,8 @@ class SinkCompactor:
     """Compacts a table. `open` and `close` are for the sink's thread.
 
     files: returns the store of the table, which may be another one after a failure. data: as `TableRecord.data`.
-    limit: how many small files a directory may have. whose: component, host and process, for people.
+    limit: how many small files a directory may have. whose: component, host and process, for people; me: the same, for
+    others that would wait for it.
     count: called with the number of files whose rows are in another file now.
     """
 
@@ -67,13 +69,15 @@ class SinkCompactor:
         whose: str,
         log: Logger,
         count: Callable[[int], None],
+        me: Myself = Myself(),  # noqa: B008 - it is frozen
         wall: Callable[[], float] = time.time,
         at: Callable[[str], None] = lambda step: None,
     ) -> None:
         self._files = files
         self._wanted = Wanted(data=data)
-        self._limit = limit
+        self._crowding = Crowding(self._wanted.small, limit)
         self._whose = whose
+        self._me = me
         self._log = log
         self._count = count
         self._wall = wall
@@ -128,16 +132,21 @@ class SinkCompactor:
 
     def _look(self) -> Compacted:
         files = self._files()
+        if not self._crowding.may_be_crowded(files):
+            return Compacted()
         state = require_readable(files, read_state(files))
-        wanted = replace(self._wanted, only=crowded(state, self._wanted, self._limit))
+        wanted = replace(self._wanted, only=self._crowding.begin(state))
         if not wanted.only or not plan(state, wanted):
+            self._crowding.rest()
             return Compacted()
         rewriter = self._rewriter
         if rewriter is None or rewriter.epoch != state.claims.newest(REWRITER):
-            require_idle(files)
+            require_idle(files, self._me)
             rewriter = None
         if rewriter is None or self._in_doubt:
-            rewriter = self._rewriter = Rewriter(files, self._whose, self._wall, at=self._step)
+            rewriter = self._rewriter = Rewriter(
+                files, self._whose, self._wall, holder=self._me.holder, at=self._step
+            )
         rewriter.files = files
         self._in_doubt = False
         try:

@@ -18,7 +18,7 @@ from squall.stores.java.jvm import JavaFailed
 from squall_io.spark.delta.actions import ForeignLog
 from squall_io.spark.delta.following import cannot_follow, enable
 from squall_io.spark.manifest.commit import is_data
-from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS
+from squall_io.spark.manifest.layout import CHECKPOINTS, COMMITS, WriterId
 from squall_io.spark.manifest.tables import (
     NumberedSchema,
     TableRecord,
@@ -26,6 +26,7 @@ from squall_io.spark.manifest.tables import (
     new_rows,
     open_table,
 )
+from squall_io.spark.processes import this_process
 from squall_io.spark.rows.schema import Schema
 from squall_io.spark.session.request import SessionRequest
 from squall_io.spark.session.sessions import SessionLease, is_broken, shared_session
@@ -199,7 +200,16 @@ class SinkTable(ABC):
             return
         whose = f"the sink {task.component} of topology {task.topology} on {socket.gethostname()}, process {os.getpid()}"
         count = task.counter("files compacted").add
-        self._compactor = SinkCompactor(lambda: self._store, self._table.data, limit, whose, self._log, count)
+        writer_id = WriterId.of(task.topology_id, task.component, task.index)
+        self._compactor = SinkCompactor(
+            lambda: self._store,
+            self._table.data,
+            limit,
+            whose,
+            self._log,
+            count,
+            me=this_process(str(writer_id), task.incarnation),
+        )
         self._compactor.open()
 
     def _write_first(self, folder: str, attempt: str, name: str) -> None:

@@ -5,7 +5,11 @@ and the file system is used without Java: HDFS through WebHDFS.
 
 A frame always shows the moment at which it was made. The source keeps that moment as an offset, which is small, and finds the
 files when Spark plans a query; by then the rows may be in the files of a compaction.
-Must not know: how offsets advance, how files are read.
+
+A stream holds a lease from the start of its query on, in the process that plans it. Spark ends that process with the query, in
+most cases by a kill, after which the lease expires. The process that plans a frame ends before the first file is read, and
+nothing says when the last one was: a frame has no lease.
+Must not know: how offsets advance, how files are read, how a lease is kept.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from squall_io.spark.manifest.state import TableState, read_state, require_reada
 from squall_io.spark.manifest.tables import RESULTS, latest_schema, read_table
 from squall_io.spark.reading.committed import CannotRead
 from squall_io.spark.results.versions import newest_version, read_version
+from squall_io.spark.retention.holding import Holding
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Column, Map, Struct, Type
 from squall_io.spark.source.offsets import (
@@ -178,6 +183,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._limit = source.settings.limit
         self._watch = TableWatch()
         self._files: OpenStore | None = None
+        self._holding: Holding | None = None
         #: What the table held, and the offset, when there was nothing to read.
         self._idle: tuple[TableState, dict[str, Any]] | None = None
         #: The batches that a query reads which ends when it has read what was there at its start.
@@ -214,18 +220,28 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         """Return what each task reads between two offsets."""
         files = self._opened()
         state, root = self._watch.state_of(files), files.root
+        # Spark asks when the rows before these are read: it needs nothing any more that was replaced before this state.
+        if self._holding is not None:
+            self._holding.saw(state)
         entries = between(root, state, Offset.of_json(start, root), Offset.of_json(end, root))
         places = places_of(state)
         return _tasks(each for entry in entries for each in places.get(str(entry.batch), ()))
 
     def stop(self) -> None:
-        """Close the file system."""
+        """Give up the lease, and close the file system."""
+        if self._holding is not None:
+            self._holding.release()
         if self._files is not None:
             self._files.close()
 
     def _opened(self) -> OpenStore:
+        """Return the file system of the table, which is held before the manifest is read."""
         if self._files is None:
             self._files = self._source.opened()
+        if self._holding is None:
+            holding = Holding(self._files, 'a stream of format("squall")')
+            holding.hold()
+            self._holding = holding
         return self._files
 
 
