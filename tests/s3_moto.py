@@ -41,6 +41,8 @@ class Server:
 
     def __call__(self, environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path == "/faults" and method == "GET":
+            return _answer(start, "200 OK", json.dumps(self._faults).encode())
         if path == "/faults":
             self._faults = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
             return _answer(start, "200 OK", b"")

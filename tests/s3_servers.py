@@ -1,13 +1,16 @@
-"""S3 for tests: moto as a process on the loopback, which keeps its objects in memory (`tests/s3_moto.py`).
+"""S3 for tests: moto as a process on the loopback, which keeps its objects in memory (`tests/s3_moto.py`); and the jars by
+which Spark reaches it.
 
-Where boto3 or moto is missing, its tests are skipped; with CI=true they fail.
+Where boto3, moto, or for Spark a Maven is missing, the tests are skipped; with CI=true they fail.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import socket
+import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -16,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.hdfs_servers import missing
+from tests.hdfs_servers import DOWNLOAD_SECS, HADOOP, cache_folder, missing
 from tests.killable import Killable
 from tests.zookeeper_servers import eventually, free_ports
 
@@ -30,6 +33,57 @@ KEYS = {
     "AWS_SECRET_ACCESS_KEY": "hush-hush",
     "AWS_DEFAULT_REGION": "us-east-1",
 }
+
+
+#: What hadoop-aws needs of Amazon's client at least: 12 MB, where the bundle that it names has 600. The versions are those of
+#: its own build. Spark has the libraries of the other groups.
+AWS, ANALYTICS = "2.35.4", "1.3.1"
+_MODULES = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+_SPARKS = "io.netty,org.slf4j,commons-logging,commons-codec,org.apache.httpcomponents"
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
+<groupId>squall.tests</groupId><artifactId>s3a</artifactId><version>1</version><dependencies>{}</dependencies></project>"""
+_DEPENDENCY = (
+    "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+    "<exclusions><exclusion><groupId>*</groupId><artifactId>{}</artifactId></exclusion></exclusions></dependency>"
+)
+
+
+def s3a_jars() -> str:
+    """The jars that let Spark write to s3a://, for `spark.jars`; fetched if necessary."""
+    with cache_folder() as cache:
+        jars = cache / f"s3a-{HADOOP}"
+        if not jars.exists():
+            _fetch(cache, jars)
+        return ",".join(map(str, sorted(jars.glob("*.jar"))))
+
+
+def _fetch(cache: Path, jars: Path) -> None:
+    """Have Maven fetch the jars."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        missing("there is no Maven on PATH to fetch hadoop-aws")
+    pom, fresh = cache / "s3a.pom.xml", cache / "s3a.tmp"
+    shutil.rmtree(fresh, ignore_errors=True)
+    wanted = [
+        _DEPENDENCY.format("org.apache.hadoop", "hadoop-aws", HADOOP, "*"),
+        _DEPENDENCY.format(
+            "software.amazon.s3.analyticsaccelerator", "analyticsaccelerator-s3", ANALYTICS, "*"
+        ),
+        *(_DEPENDENCY.format("software.amazon.awssdk", module, AWS, "none") for module in _MODULES),
+    ]
+    pom.write_text(_POM.format("".join(wanted)))
+    options = ["-DincludeScope=runtime", f"-DexcludeGroupIds={_SPARKS}", f"-DoutputDirectory={fresh}"]
+    done = subprocess.run(
+        [maven, "-q", "-B", "-f", str(pom), "dependency:copy-dependencies", *options],
+        cwd=cache,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=DOWNLOAD_SECS,
+        check=False,
+    )
+    if done.returncode != 0:
+        missing(f"Maven could not fetch hadoop-aws: {done.stdout.decode(errors='replace')[-500:]}")
+    fresh.rename(jars)
 
 
 class S3Server(Killable):
@@ -59,6 +113,11 @@ class S3Server(Killable):
         """Let requests fail, each fault once: method, a part of path and query, and how: see `s3_moto.Server`."""
         named = [dict(zip(("method", "part", "how"), fault)) for fault in faults]
         self.ask("POST", "/faults", json.dumps(named).encode())
+
+    def faults(self) -> Sequence[object]:
+        """The faults that no request has met."""
+        found: list[object] = json.loads(self.ask("GET", "/faults"))
+        return found
 
     def requests(self) -> Sequence[str]:
         """The requests since the last call: method, path and query."""
