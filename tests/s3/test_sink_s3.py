@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from local_cluster import LocalCluster
+from squall.stores.files import Files
 from squall.stores.s3 import S3Files
 from squall_io.spark import SparkSink
 from squall_io.spark.manifest.layout import STAGING
@@ -42,7 +43,7 @@ class ObjectWriter(PyarrowWriter):
             files.replace(f"part-{uuid.uuid4().hex}.parquet", out.getvalue())
 
 
-def rows_in(files: S3Files) -> list[Any]:
+def rows_in(files: Files) -> list[Any]:
     import pyarrow.parquet
 
     paths = [file.path for entry in read_state(files).entries for file in entry.files]

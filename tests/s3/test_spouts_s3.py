@@ -49,14 +49,16 @@ def test_each_line_of_files_is_emitted_once(s3: S3Server, s3_path: str) -> None:
 
 def test_a_second_topology_continues_where_the_positions_are(s3: S3Server, s3_path: str) -> None:
     conf = {S3_ENDPOINT: s3.url}
+
+    def emitted() -> list[object]:
+        spout = HdfsLines(f"{s3_path}/in", positions=f"{s3_path}/read", conf=conf)
+        return sorted(complete_topology(topology(spout, 1)).emitted("source"))
+
     with S3Files(s3_path, s3.url) as files:
         files.replace("in/0.txt", b"one\ntwo\n")
-        read = lambda: complete_topology(  # noqa: E731
-            topology(HdfsLines(f"{s3_path}/in", positions=f"{s3_path}/read", conf=conf), 1)
-        ).emitted("source")
-        assert sorted(read()) == [("one",), ("two",)]
+        assert emitted() == [("one",), ("two",)]
         files.replace("in/1.txt", b"three\n")
-        assert read() == [("three",)]
+        assert emitted() == [("three",)]
 
 
 def test_committed_rows_are_emitted_once(s3: S3Server, s3_path: str) -> None:

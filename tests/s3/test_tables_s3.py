@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,12 +13,14 @@ from click.testing import CliRunner, Result
 
 from squall.stores.files import FilesRefused, OpenStore
 from squall.stores.java.hadoop import Jvm
+from squall.stores.paths import nested, overlap
 from squall_cli.main import squall
 from squall_io.spark import committed_files
 from squall_io.spark.delta.following import catch_up, enable
 from squall_io.spark.manifest.layout import COMMITS
 from squall_io.spark.manifest.state import read_state
 from squall_io.spark.stores import S3_ENDPOINT, open_files
+from squall_io.spark.stores.opening import UNSAFE
 from tests.s3_servers import IGNORES, S3Server
 from tests.spark.batches import SinkTask
 from tests.squall_io.compacted_tables import DDL, put, rows_by_batch
@@ -109,3 +112,39 @@ def test_a_server_without_conditions_gets_no_table(s3: S3Server, s3_keys: None, 
         with pytest.raises(FilesRefused, match="this server overwrites existing objects"):
             SinkTask(files, DDL)
         assert files.list(COMMITS) == []
+
+
+def test_sparks_source_reads_it_without_hadoops_client(files: OpenStore, s3: S3Server) -> None:
+    source = pytest.importorskip("squall_io.spark.source.data_source")
+    task = SinkTask(files, DDL, partition_by=["day"])
+    put(task, 1.0)
+    options = {"path": files.root.replace("s3:", "s3a:"), S3_ENDPOINT: s3.url}
+    found = source.SquallSource(options)
+    assert "text" in found.schema()
+    with found.opened() as opened:
+        assert opened.root == options["path"]
+    assert sum(each.size for each in found.ranges()) == sum(
+        status.size for status in files.walk("data") if not status.is_folder
+    )
+
+
+def test_two_schemes_name_one_place() -> None:
+    assert overlap("s3://b/t", "s3a://b/t") is not None
+    assert nested("s3a://b/t/x", "s3://b/t") is not None
+    assert overlap("s3://b/t", "s3://c/t") is None
+
+
+def test_hadoops_client_still_reads_where_boto3_is_missing_and_writes_with_the_unsafe_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened: list[tuple[str, str | None]] = []
+    monkeypatch.setattr(
+        "squall.stores.java.hadoop.HadoopFiles",
+        lambda path, jvm, read_only: opened.append((path, read_only)),
+    )
+    jvm: Any = SimpleNamespace(lent=lambda: None)
+    open_files("s3a://b/t", jvm=jvm, conf={UNSAFE: "true"})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    open_files("s3a://b/t", jvm=jvm)
+    assert opened[0] == ("s3a://b/t", None)
+    assert opened[1][0] == "s3a://b/t" and "its extra `s3`" in str(opened[1][1])

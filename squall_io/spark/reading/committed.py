@@ -104,7 +104,8 @@ def read_committed(
     unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of
         them. "skip": read the rows of the other batches, and log what is missing.
     Raises `NoTable`, `CannotRead`, `NoVersion`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark
-    Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
+    Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`; `squall.s3.endpoint`
+    is one, too.
     """
     with opened(spark, path) as files:
         if unreadable not in ("refuse", "skip"):
