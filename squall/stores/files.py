@@ -1,12 +1,14 @@
 """The calls that Squall needs of a file system that holds a table or a topology's state, and their errors. The docstrings below
 say "the table" for both. Paths are relative to the table, and separated by "/".
 
-Three guarantees make a commit possible, and every store must keep them:
+Four guarantees make a commit possible, and every store must keep them:
 1. `put_if_absent` and `move_if_absent` have one winner, however many callers try; a loser changes nothing.
 2. A file exists with its whole content, or not at all.
 3. A file that one call has put is seen by every call that begins later, from any machine: `list`, `read` and `exists` are never
    stale. A file that is put during a listing may be in the result or not: HDFS returns a large folder in pieces. A folder of at
    most `SMALL_FOLDER` entries is listed as it is at one moment.
+4. A folder that a file was moved from is there until it is deleted, and is seen before the file's new name. Sweepers find the
+   moved files of a dead process so. Other folders may be gone with their last file.
 
 A call that raised `FilesUnavailable` may have taken effect, or may still do so later: the request can wait in a frozen server.
 Must not know: what files hold, Spark.
@@ -112,7 +114,8 @@ class Files(Protocol):
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """If there is no target, rename the source and create the target's folders; return whether the target was absent.
-        Raises `AbsentFile` if there is no source.
+        Raises `AbsentFile` if there is no source. After a crash, or an error, the file may have both names; then a further try
+        returns False.
         """
 
     def delete(self, path: str) -> None:

@@ -1,4 +1,4 @@
-"""Opens file systems: those that need no Java, this machine's own and HDFS by WebHDFS; for a topology's state also HDFS by
+"""Opens file systems: those that need no Java, this machine's own, HDFS by WebHDFS and S3; for a topology's state also HDFS by
 Java.
 
 Must not know: Spark, what files hold.
@@ -10,23 +10,32 @@ from typing import Final, Protocol
 
 from squall.stores.files import FilesRefused, OpenStore
 from squall.stores.local import LocalFiles
-from squall.stores.paths import LOCAL, authority_of, check_path, scheme_of
+from squall.stores.paths import LOCAL, S3_SCHEMES, authority_of, check_path, scheme_of
 
 #: The port on which a NameNode serves WebHDFS by default.
 WEBHDFS_PORT: Final = 9870
 
 
-def open_store(path: str, *, webhdfs: str | None = None, follow_links: bool = False) -> OpenStore:
+def open_store(
+    path: str, *, webhdfs: str | None = None, s3_endpoint: str | None = None, follow_links: bool = False
+) -> OpenStore:
     """Open the file system at a path. Nothing is read or written yet. Raises `InvalidPath`, or `FilesRefused` if the path needs
-    Java.
+    Java, or boto3, which is missing.
 
     webhdfs: where the NameNode serves WebHDFS: HOST:PORT, or with http:// or https:// before it. Needed for hdfs:// paths.
+    s3_endpoint: where a server speaks S3 that is not Amazon's: http://HOST:PORT or https://HOST. Without it, boto3's settings
+        decide.
     follow_links: follow symbolic links below a local path; only for folders that are only read.
     """
     path = check_path(path)
     scheme = scheme_of(path)
     if scheme == LOCAL:
         return LocalFiles(path, follow_links)
+    if scheme in S3_SCHEMES:
+        from squall.stores.s3 import S3Files
+        from squall.stores.s3_bucket import endpoint_of
+
+        return S3Files(path, s3_endpoint and endpoint_of(s3_endpoint))
     if webhdfs is None or needs_java(scheme, webhdfs):
         raise FilesRefused(f"cannot open {path}: {_advice(scheme)}")
     from squall.stores.webhdfs import WebHdfsFiles
@@ -71,10 +80,10 @@ def open_state(path: str, webhdfs: str | None) -> OpenStore:
 
 def needs_java(scheme: str, webhdfs: str | None) -> bool:
     """Return whether file systems of this scheme can be reached only through Java, given the address of WebHDFS, if any."""
-    return scheme != LOCAL and (scheme != "hdfs" or webhdfs is None)
+    return scheme not in (LOCAL, *S3_SCHEMES) and (scheme != "hdfs" or webhdfs is None)
 
 
 def _advice(scheme: str) -> str:
     if scheme == "hdfs":
         return "without Java, HDFS is used through WebHDFS: give the NameNode's web address (HOST:9870)"
-    return f"{scheme}:// needs Java, which is not used here; give a file:// or an hdfs:// path"
+    return f"{scheme}:// needs Java, which is not used here; give a file://, an hdfs:// or an s3:// path"

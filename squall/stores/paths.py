@@ -20,6 +20,8 @@ FOLDER: Final = "_squall"
 TMP: Final = f"{FOLDER}/tmp"
 #: The scheme of this machine's own file system.
 LOCAL: Final = "file"
+#: The schemes of S3: Amazon's programs know the first, Hadoop's client the second.
+S3_SCHEMES: Final = ("s3", "s3a")
 
 #: Scheme, authority and the rest of a path. The rest begins with "/" unless the path is relative.
 _PARTS: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?)?(.*)", re.DOTALL)
@@ -132,7 +134,9 @@ def nested(one: str, other: str) -> str | None:
 def _place(path: str) -> tuple[str, str, str]:
     """Return scheme, authority and folder, which are equal for all paths of the same place."""
     scheme, authority, folder = _split(check_path(path))
-    return ("", "", os.path.realpath(folder)) if scheme in ("", LOCAL) else (scheme, authority, folder)
+    if scheme in ("", LOCAL):
+        return "", "", os.path.realpath(folder)
+    return S3_SCHEMES[0] if scheme in S3_SCHEMES else scheme, authority, folder
 
 
 def _split(text: str) -> tuple[str, str, str]:

@@ -209,11 +209,12 @@ class StartedSpark:
         any work before it starts Spark. With Spark Connect, the session gives access to the file systems instead.
         """
         from squall.stores.java.hadoop import Jvm
-        from squall.stores.paths import LOCAL, scheme_of
-        from squall_io.spark.stores import WEBHDFS, open_files
+        from squall.stores.paths import scheme_of
+        from squall_io.spark.stores import open_files
+        from squall_io.spark.stores.opening import needs_jvm
 
         connect = SessionRequest.of(self._master, self._conf).is_connect
-        if not connect and scheme_of(path) != LOCAL and WEBHDFS not in self._conf and self._jvm is None:
+        if not connect and self._jvm is None and needs_jvm(scheme_of(path), self._conf):
             self._jvm = Jvm.own(self._conf)
             self.stack.callback(self._jvm.close)
         session = self.session() if connect else None

@@ -247,8 +247,8 @@ def test_spark_connect_reaches_hdfs_by_webhdfs_and_reports_it(hdfs: HdfsServer, 
     connect = cast(Any, SimpleNamespace())  # it has no `_jsc`
     with pytest.raises(FilesRefused, match=r"set squall\.webhdfs\.address to"):
         open_files(hdfs_path, session=connect)
-    with pytest.raises(FilesRefused, match="s3a:// needs one"):
-        open_files("s3a://bucket/t", session=connect)
+    with pytest.raises(FilesRefused, match="abfs:// needs one"):
+        open_files("abfs://bucket/t", session=connect)
     with open_files(
         hdfs_path, session=connect, conf={"squall.webhdfs.address": f"http://{hdfs.webhdfs}"}
     ) as files:

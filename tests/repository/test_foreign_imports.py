@@ -21,6 +21,8 @@ OURS = (
 
 # library -> the folders and files that may import it; a library that is not listed is imported nowhere.
 MAY_IMPORT = {
+    "boto3": ("squall/stores/s3_bucket.py",),
+    "botocore": ("squall/stores/s3_bucket.py",),
     "click": ("squall_cli/",),
     "cloudpickle": ("topology_api/",),
     "confluent_kafka": ("squall_io/",),

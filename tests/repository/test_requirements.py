@@ -18,7 +18,10 @@ EXTRAS = {
     "runtime": [""],
     "test": ["", "build", "test", "sql"],
     "spark": ["", "spark"],
-    "dev": ["", "build", "test", "spark", "sql", "postgres", "parquet", "dev"],
+    "dev": [
+        "", "build", "test", "spark", "sql", "postgres", "parquet", "kafka", "avro", "json-schema", "protobuf", "s3",
+        "dev",
+    ],
 }
 ENTRY = re.compile(
     r"^([A-Za-z0-9][\w.-]*)==(\S+)(?: ; (.+?))? \\\n((?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+)", re.M

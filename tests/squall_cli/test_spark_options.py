@@ -97,16 +97,16 @@ def test_a_path_that_a_session_server_does_not_reach_is_wrong_usage(command: str
         said = error_line(run(command, *connect, source="hdfs://host:9000/t"))
         assert "path 'hdfs://host:9000/t' cannot be read: a session of Spark Connect has no JVM here" in said
         assert "set squall.webhdfs.address" in said
-        assert "s3a:// needs one" in error_line(run(command, *connect, source="s3a://b/t"))
+        assert "abfs:// needs one" in error_line(run(command, *connect, source="abfs://b/t"))
 
 
 @pytest.mark.parametrize("command", ["reprocess", "replay"])
 def test_a_result_is_not_written_where_a_sink_would_not_write(command: str) -> None:
-    said = error_line(run(command, target="s3a://bucket/t"))
-    assert "path 's3a://bucket/t' cannot be written to" in said and "squall.unsafe.store=true" in said
+    said = error_line(run(command, target="abfs://bucket/t"))
+    assert "path 'abfs://bucket/t' cannot be written to" in said and "squall.unsafe.store=true" in said
     assert "'_squall' in it is the folder" in error_line(run(command, target="/x/_squall/y"))
     connect = ["--master", "sc://host", *WEBHDFS]
-    assert "s3a:// needs one" in error_line(run(command, *connect, source="hdfs://h/t", target="s3a://b/t"))
+    assert "abfs:// needs one" in error_line(run(command, *connect, source="hdfs://h/t", target="abfs://b/t"))
 
 
 @pytest.mark.parametrize("command", ["table", "reprocess"])
@@ -119,8 +119,8 @@ def test_files_to_replay_may_be_anywhere() -> None:
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
-    said = error_line(run("reprocess", "--master", "foo", target="s3a://bucket/t"))
-    assert "master is 'foo'" in said and "path 's3a://bucket/t' cannot be written to" in said
+    said = error_line(run("reprocess", "--master", "foo", target="abfs://bucket/t"))
+    assert "master is 'foo'" in said and "path 'abfs://bucket/t' cannot be written to" in said
 
 
 def test_valid_options_are_accepted(tmp_path: Path) -> None:

@@ -182,6 +182,6 @@ def test_files_that_cannot_be_swept_are_reported(
 
 
 def test_no_object_store_is_swept_where_nothing_is_written() -> None:
-    result = CliRunner().invoke(squall, ["table", "s3a://bucket/t", "--sweep"], prog_name="squall")
+    result = CliRunner().invoke(squall, ["table", "abfs://bucket/t", "--sweep"], prog_name="squall")
     assert result.exit_code == 2
     assert "squall.unsafe.store=true" in " ".join(result.stderr.split())

@@ -36,6 +36,7 @@ from squall_io.spark.manifest.state import TableState, checkpoint_if_due, read_s
 from squall_io.spark.manifest.sweep import sweep, sweep_gone
 from tests.squall_io import toy_compaction
 from tests.squall_io.memory_files import HDFS, Gate, Manners, MemoryFiles, MemoryStore, Step, straight
+from tests.squall_io.object_files import ObjectFiles, ObjectStore
 
 T = TypeVar("T")
 
@@ -105,11 +106,19 @@ class World:
     data: str = DATA
 
     def __post_init__(self) -> None:
+        if self.manners.objects:
+            self.store = ObjectStore()
+        self.furnish()
+
+    def furnish(self) -> None:
+        """Put into the store what is there before any actor."""
         for path, data in OTHERS.items():
             self.store.write(path, data)
 
     def files(self, gate: Gate = straight) -> Files:
         """The store as an actor sees it."""
+        if isinstance(self.store, ObjectStore):
+            return ObjectFiles(self.store, gate)
         assert isinstance(self.store, MemoryStore)
         return MemoryFiles(self.store, gate, self.manners)
 

@@ -29,12 +29,13 @@ class DeltaWorld(World):
     _shown: set[str] = field(default_factory=set)
     _own: dict[tuple[int, int], OwnBatches] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
+    def furnish(self) -> None:
+        """A table, and what is there before any actor."""
         files = self.files()
         open_table(files, TableRecord(ROWS, "parquet", ("day",)))
         agree_on_schema(files, parse_schema("n bigint, day int"))
         assert enable(files, self.wall)
-        super().__post_init__()
+        super().furnish()
 
     def commit(
         self, files: Files, index: int, epoch: int, number: int, *how: object, **named: object

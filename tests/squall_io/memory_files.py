@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
+from random import Random
 from typing import BinaryIO, Final, Protocol, TypeVar
 
 from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FilesUnavailable
@@ -53,12 +54,21 @@ class Manners:
 
     rename_by_link: bool = False
     delete_by_piece: bool = False
+    #: Keys and no folders: see `object_files`.
+    objects: bool = False
 
 
 #: A rename is a step, and so is the deletion of a folder.
 HDFS: Final = Manners()
 #: As in `squall.stores.local`.
 LOCAL: Final = Manners(rename_by_link=True, delete_by_piece=True)
+#: As in `squall.stores.s3`.
+S3: Final = Manners(objects=True)
+
+
+def any_manners(luck: Random) -> Manners:
+    """The manners of one run of many: those of S3 in every third one."""
+    return Manners(luck.random() < 0.3, luck.random() < 0.3, luck.random() < 0.34)
 
 
 @dataclass

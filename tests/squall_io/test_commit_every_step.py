@@ -14,9 +14,9 @@ import pytest
 from squall_io.spark.manifest.layout import STAGING, BatchName
 from tests.squall_io.commit_script import ALL, DIES, LOST, Play, small_and_in_order
 from tests.squall_io.commit_world import World, writer_id
-from tests.squall_io.memory_files import HDFS, LOCAL, Gate, Manners
+from tests.squall_io.memory_files import HDFS, LOCAL, S3, Gate, Manners
 
-MANNERS = (HDFS, LOCAL)
+MANNERS = (HDFS, LOCAL, S3)
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +79,7 @@ TAKEN_OVER = 45
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("manners", MANNERS, ids=["hdfs", "local"])
+@pytest.mark.parametrize("manners", MANNERS, ids=["hdfs", "local", "s3"])
 def test_an_owner_frozen_at_any_step_while_a_new_one_is_at_any_step(manners: Manners, pairs: Pairs) -> None:
     superseded = 0
     for frozen, begun in pairs(steps_of_a_batch(), range(TAKEN_OVER)):

@@ -15,7 +15,7 @@ from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.manifest.layout import DATA
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import World
-from tests.squall_io.memory_files import Manners
+from tests.squall_io.memory_files import any_manners
 from tests.squall_io.random_order import RandomOrder, check
 
 WRITER_IDS = 2
@@ -32,7 +32,7 @@ class Run(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        manners = Manners(self.random.random() < 0.3, self.random.random() < 0.3)
+        manners = any_manners(self.random)
         # Every second run is in a table of layout 1.
         self.world = World(manners, data=DATA if seed % 2 else "")
 

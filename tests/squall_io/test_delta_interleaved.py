@@ -11,7 +11,7 @@ from squall_io.spark.delta import following
 from squall_io.spark.manifest.layout import BatchName
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.delta_world import DeltaWorld
-from tests.squall_io.memory_files import Manners
+from tests.squall_io.memory_files import any_manners
 from tests.squall_io.random_order import RandomOrder, check
 
 WRITER_IDS = 2
@@ -30,7 +30,7 @@ class Run(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = DeltaWorld(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
+        self.world = DeltaWorld(any_manners(self.random))
 
     def play(self) -> DeltaWorld:
         """Run all actors in some order, and check."""

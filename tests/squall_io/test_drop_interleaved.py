@@ -25,7 +25,7 @@ from squall_io.spark.rows.schema import parse_schema
 from tests.squall_io import toy_compaction
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import DIRECTORIES, Broken, World
-from tests.squall_io.memory_files import Gate, Manners, MemoryStore, straight
+from tests.squall_io.memory_files import Gate, MemoryStore, any_manners, straight
 from tests.squall_io.random_order import RandomOrder, check
 from tests.squall_io.toy_compaction import rows_of
 
@@ -69,13 +69,14 @@ class DropWorld(World):
 
     dropped = 0
 
-    def __post_init__(self) -> None:
+    def furnish(self) -> None:
+        """A table, and what is there before any actor."""
         files = self.files()
         open_table(files, TableRecord(ROWS, "parquet", ("day",), layout=2))
         agree_on_schema(files, parse_schema("n bigint, day int"))
         assert isinstance(self.store, MemoryStore)
         self.store.clock = 2e9
-        super().__post_init__()
+        super().furnish()
 
     def dropper(self, gate: Gate) -> None:
         """Drop the old day."""
@@ -115,7 +116,7 @@ class DropRun(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = DropWorld(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
+        self.world = DropWorld(any_manners(self.random))
 
     def play(self) -> DropWorld:
         """Run all actors in some order, and check."""

@@ -18,7 +18,7 @@ from squall_io.spark.manifest.sweep import TMP_AGE, sweep_gone
 from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import ALL, Play, small_and_in_order
 from tests.squall_io.commit_world import OTHERS, SINK, TOPOLOGY, World, writer_id
-from tests.squall_io.memory_files import HDFS, LOCAL, Gate, Manners, MemoryFiles, Step
+from tests.squall_io.memory_files import HDFS, LOCAL, S3, Gate, Manners, MemoryFiles, Step
 
 T = TypeVar("T")
 
@@ -85,7 +85,7 @@ def staged(world: World, topology: str = TOPOLOGY, index: int = 0) -> BatchName:
     return batch
 
 
-@pytest.mark.parametrize("manners", [HDFS, LOCAL], ids=["hdfs", "local"])
+@pytest.mark.parametrize("manners", [HDFS, LOCAL, S3], ids=["hdfs", "local", "s3"])
 def test_the_remains_of_an_owner_that_died_at_any_step_are_gone_and_committed_files_stay(
     manners: Manners,
 ) -> None:
@@ -124,7 +124,7 @@ def test_sweepers_may_come_at_any_moment_of_all_others_work(group: int) -> None:
     acked = 0
     for seed in range(120):
         luck = random.Random(1000 * group + seed)
-        play = Play(manners=luck.choice([HDFS, LOCAL]))
+        play = Play(manners=luck.choice([HDFS, LOCAL, S3]))
         world = play.world
         play.add("old", owner(world, batches=2))
         play.add("new", owner(world, (2, 0)))

@@ -34,7 +34,7 @@ from squall_io.spark.manifest.state import TableState
 from tests.squall_io.baton import Killed
 from tests.squall_io.commit_script import small_and_in_order
 from tests.squall_io.commit_world import DIRECTORIES, SINK, TOPOLOGY, Broken, World, again
-from tests.squall_io.memory_files import Gate, Manners, Step, straight
+from tests.squall_io.memory_files import Gate, Manners, Step, any_manners, straight
 from tests.squall_io.random_order import RandomOrder, check
 
 T = TypeVar("T")
@@ -87,7 +87,7 @@ class EpochRun(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = EpochWorld(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
+        self.world = EpochWorld(any_manners(self.random))
         self.life = 0
         self.tasks = 0
         self.begun = 0

@@ -59,14 +59,20 @@ def problems_of(**wrong: Any) -> tuple[str, ...]:
         ({"master": "spark://host"}, "did you mean 'spark://HOST:7077'?"),
         ({"conf": {"spark.master": "yarn-client"}}, "master is 'yarn-client'"),
         (
-            {"path": "s3a://bucket/counts"},
+            {"path": "abfs://box/counts"},
             "or write in spite of the risk with the setting squall.unsafe.store=true",
         ),
         ({"path": "hdfs://host/t", "master": "sc://host"}, "set squall.webhdfs.address to"),
         (
-            {"path": "s3a://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},
-            "s3a:// needs one",
+            {"path": "abfs://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},
+            "abfs:// needs one",
         ),
+        (
+            {"path": "s3a://b/t", "master": "sc://host", "conf": {"squall.unsafe.store": True}},
+            "which squall.unsafe.store=true wants for S3; leave this setting out",
+        ),
+        ({"conf": {"squall.s3.endpoint": "minio:9000"}}, "'minio:9000' is not the address of an S3 server"),
+        ({"conf": {"squall.s3.endpoin": "x"}}, "did you mean 'squall.s3.endpoint'?"),
         (
             {
                 "master": "sc://host:1/;token=a",
@@ -108,7 +114,9 @@ def test_each_mistake_is_reported_with_the_value_and_advice(wrong: dict[str, Any
             "master": "sc://host",
             "conf": {"spark.sql.shuffle.partitions": 2, "spark.hadoop.dfs.replication": 1},
         },
-        {"path": "s3a://bucket/counts", "conf": {"squall.unsafe.store": True}},
+        {"path": "abfs://box/counts", "conf": {"squall.unsafe.store": True}},
+        {"path": "s3a://bucket/counts", "conf": {"squall.s3.endpoint": "http://minio:9000"}},
+        {"path": "s3://bucket/counts", "master": "sc://host"},
         {"path": "hdfs://h/t", "master": "sc://host", "conf": {"squall.webhdfs.address": "http://host:9870"}},
         {"conf": {"squall.webhdfs.address": "one:9870, two:9870"}},
     ],

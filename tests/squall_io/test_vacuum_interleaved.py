@@ -15,7 +15,7 @@ from squall_io.spark.delta import following
 from squall_io.spark.manifest.ended import find_leftovers, sweep_ended
 from squall_io.spark.retention import vacuum as vacuuming
 from tests.squall_io.commit_script import small_and_in_order
-from tests.squall_io.memory_files import Manners, straight
+from tests.squall_io.memory_files import any_manners, straight
 from tests.squall_io.random_order import RandomOrder, check
 from tests.squall_io.vacuum_world import VacuumWorld
 
@@ -36,7 +36,7 @@ class VacuumRun(RandomOrder):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        self.world = VacuumWorld(Manners(self.random.random() < 0.3, self.random.random() < 0.3))
+        self.world = VacuumWorld(any_manners(self.random))
 
     def play(self) -> VacuumWorld:
         """Run all actors in some order, and check."""

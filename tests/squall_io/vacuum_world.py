@@ -31,10 +31,11 @@ class VacuumWorld(DeltaWorld):
     #: How many files readers have read.
     read: int = 0
 
-    def __post_init__(self) -> None:
+    def furnish(self) -> None:
+        """A table, and what is there before any actor."""
         assert isinstance(self.store, MemoryStore)
         self.store.clock = 2e9  # by this clock, too, all entries are old
-        super().__post_init__()
+        super().furnish()
 
     def vacuuming(self, gate: Gate, at: Callable[[str], None] = lambda step: None) -> None:
         """A vacuum that keeps nothing but what leases hold."""

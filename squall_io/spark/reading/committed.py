@@ -53,7 +53,7 @@ from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct, Type, quoted
 from squall_io.spark.session.request import is_classic
 from squall_io.spark.session.sessions import changed_settings
-from squall_io.spark.stores import WEBHDFS, open_files
+from squall_io.spark.stores import S3_ENDPOINT, WEBHDFS, open_files
 from topology_api import SquallError
 from topology_api.wording import typed
 
@@ -104,7 +104,8 @@ def read_committed(
     unreadable: what to do if records of the manifest cannot be read. "refuse": raise `UnreadableManifest`, which names all of
         them. "skip": read the rows of the other batches, and log what is missing.
     Raises `NoTable`, `CannotRead`, `NoVersion`, `WrongMoment`, and `FilesError` if the file system does not answer. With Spark
-    Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`.
+    Connect, HDFS is read through WebHDFS, whose address is the session's setting `squall.webhdfs.address`; `squall.s3.endpoint`
+    is one, too.
     """
     with opened(spark, path) as files:
         if unreadable not in ("refuse", "skip"):
@@ -115,14 +116,14 @@ def read_committed(
 
 
 def opened(spark: SparkSession, path: str | os.PathLike[str]) -> OpenStore:
-    """Open the file system at a path in the way that fits the session; with Spark Connect, a setting says where WebHDFS is."""
+    """Open the file system at a path in the way that fits the session, whose settings say where WebHDFS and S3 are."""
     hint = "as in read_committed(spark, '/tables/counts')"
     if not (hasattr(spark, "conf") and hasattr(spark, "read")):  # PySpark has two classes of sessions
         raise CannotRead(f"the session is {typed(spark)}: give a SparkSession, then the path, {hint}")
     if not isinstance(path, (str, os.PathLike)):
         raise CannotRead(f"the path is {typed(path)}: give text, {hint}")
-    webhdfs = spark.conf.get(WEBHDFS, None)
-    conf = {} if webhdfs is None else {WEBHDFS: webhdfs}
+    given = {name: spark.conf.get(name, None) for name in (WEBHDFS, S3_ENDPOINT)}
+    conf = {name: value for name, value in given.items() if value is not None}
     return open_files(from_here(os.fspath(path)), session=spark, conf=conf)
 
 

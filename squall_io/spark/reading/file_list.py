@@ -29,7 +29,7 @@ _HERE = "file://"
 class CommittedFile:
     """A file of committed rows."""
 
-    #: The whole path: `/tables/counts/data/...` on this machine, elsewhere `hdfs://...`.
+    #: The whole path: `/tables/counts/data/...` on this machine, elsewhere `hdfs://...` or `s3://...`.
     path: str
     size: int
     #: The partition columns' values as text, by name; None is null.
@@ -58,7 +58,8 @@ def committed_files(
 
     path: the table's folder; a relative path is on this machine, below the working directory. Paths on this machine are
         returned without `file://`. The values of partition columns are only in the paths, as Hive writes them.
-    conf: Spark's and Hadoop's settings for HDFS, as for a sink; with `squall.webhdfs.address` no Java is needed.
+    conf: Spark's and Hadoop's settings for HDFS, as for a sink; with `squall.webhdfs.address` no Java is needed. For S3,
+        `squall.s3.endpoint`.
     Raises `NoTable`, `UnreadableManifest`, and `FilesError` if the file system does not answer.
     """
     with open_files(from_here(os.fspath(path)), conf=conf) as files:

@@ -61,6 +61,7 @@ class SquallSource(DataSource):
 
     #: Where WebHDFS is served, if no option says so; `register` takes it from the session.
     webhdfs: ClassVar[str | None] = None
+    s3_endpoint: ClassVar[str | None] = None
     #: The rows' schema; None if Spark has not asked for it.
     columns: str | None = None
     # What a frame shows: a version of a result, or the batches of an offset and those on which a new owner has yet to decide.
@@ -96,12 +97,14 @@ class SquallSource(DataSource):
     @property
     def settings(self) -> SourceSettings:
         """What the options say."""
-        return SourceSettings.of({name.lower(): text for name, text in self.options.items()}, self.webhdfs)
+        return SourceSettings.of(
+            {name.lower(): text for name, text in self.options.items()}, self.webhdfs, self.s3_endpoint
+        )
 
     def opened(self) -> OpenStore:
         """Open the file system of the table."""
         settings = self.settings
-        return open_store(settings.path, webhdfs=settings.webhdfs)
+        return open_store(settings.path, webhdfs=settings.webhdfs, s3_endpoint=settings.s3_endpoint)
 
     def ranges(self) -> list[FileRange]:
         """Return the rows of a frame."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from squall.stores.java.java import require_packages
-from squall_io.spark.stores import WEBHDFS
+from squall_io.spark.stores import S3_ENDPOINT, WEBHDFS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +23,8 @@ def register(spark: SparkSession) -> None:
 
     Squall must be installed in the Python of Spark's driver (with Spark Connect: of the server) and of its executors. HDFS is
     read through WebHDFS: the option or the session's setting `squall.webhdfs.address` says where (HOST:PORT); by default it is
-    port 9870 of the path's host. The tables are of Parquet files; `read_committed` reads all formats.
+    port 9870 of the path's host. S3 is read by boto3: `squall.s3.endpoint` says where a server is that is not Amazon's. The
+    tables are of Parquet files; `read_committed` reads all formats.
 
     Options of a frame: `since` and `until`, as in `read_committed`. Options of a stream: `startingTimestamp` (only batches that
     were committed at that moment or later), and `maxFilesPerTrigger` or `maxRowsPerTrigger` (at least one batch is read).
@@ -31,6 +32,7 @@ def register(spark: SparkSession) -> None:
     require_packages()
     from squall_io.spark.source.data_source import SquallSource
 
-    webhdfs = spark.conf.get(WEBHDFS, None)
-    source = SquallSource if webhdfs is None else type("SquallSource", (SquallSource,), {"webhdfs": webhdfs})
+    given = {"webhdfs": spark.conf.get(WEBHDFS, None), "s3_endpoint": spark.conf.get(S3_ENDPOINT, None)}
+    found = {name: value for name, value in given.items() if value is not None}
+    source = type("SquallSource", (SquallSource,), found) if found else SquallSource
     spark.dataSource.register(source)

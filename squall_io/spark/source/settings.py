@@ -19,12 +19,14 @@ from topology_api.wording import listed, nearest
 
 #: As the session's setting of this name: where WebHDFS is served. Spark's own option names are in lower case here.
 WEBHDFS: Final = "squall.webhdfs.address"
+#: The same of the S3 server.
+S3_ENDPOINT: Final = "squall.s3.endpoint"
 _SINCE: Final = "startingtimestamp"
 _FILES: Final = "maxfilespertrigger"
 _ROWS: Final = "maxrowspertrigger"
 _FOR_FRAMES: Final = ("since", "until")
 _FOR_STREAMS: Final = ("startingTimestamp", "maxFilesPerTrigger", "maxRowsPerTrigger")
-_NAMES: Final = ("path", *_FOR_FRAMES, *_FOR_STREAMS, WEBHDFS)
+_NAMES: Final = ("path", *_FOR_FRAMES, *_FOR_STREAMS, WEBHDFS, S3_ENDPOINT)
 _ELSEWHERE: Final = ("key", "unreadable")
 
 
@@ -37,15 +39,18 @@ class SourceSettings(msgspec.Struct, frozen=True):
 
     path: str
     webhdfs: str | None
+    s3_endpoint: str | None
     span: Span
     since: float | None
     limit: Limit
     given: frozenset[str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str], webhdfs: str | None = None) -> SourceSettings:
-        """Check options whose names are in lower case. `webhdfs`: where WebHDFS is served by default. Raises `WrongOption`,
-        `WrongMoment` or `InvalidPath`.
+    def of(
+        cls, options: Mapping[str, str], webhdfs: str | None = None, s3_endpoint: str | None = None
+    ) -> SourceSettings:
+        """Check options whose names are in lower case. `webhdfs` and `s3_endpoint`: where these are by default. Raises
+        `WrongOption`, `WrongMoment` or `InvalidPath`.
         """
         _require_known(options)
         if "path" not in options:
@@ -57,6 +62,7 @@ class SourceSettings(msgspec.Struct, frozen=True):
         return cls(
             path,
             options.get(WEBHDFS, webhdfs) or default_webhdfs(path),
+            options.get(S3_ENDPOINT, s3_endpoint),
             Span.of(options.get("since"), options.get("until")),
             seconds_of(options[_SINCE], "startingTimestamp") if _SINCE in options else None,
             limit,

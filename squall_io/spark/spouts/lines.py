@@ -61,8 +61,8 @@ class HdfsLines(ReadingSpout):
         `_squall/readers` below the files. If you give a folder, a later submission continues where the last one ended, with the
         files that were added since.
     replay: as `Spout.replay`.
-    conf: settings for the file system: Hadoop's settings, under names that begin with `spark.hadoop.`, and
-        `squall.webhdfs.address`.
+    conf: settings for the file system: Hadoop's settings, under names that begin with `spark.hadoop.`,
+        `squall.webhdfs.address` and `squall.s3.endpoint`.
     """
 
     poll_interval = POLL_SECONDS

@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from squall.stores.files import OpenStore
-from squall.stores.opening import needs_java
 from squall.stores.paths import check_path, scheme_of
-from squall_io.spark.stores import WEBHDFS, open_files
-from squall_io.spark.stores.opening import open_hadoop
+from squall_io.spark.stores import open_files
+from squall_io.spark.stores.opening import needs_jvm, open_hadoop
 
 if TYPE_CHECKING:
     from squall.stores.java.hadoop import HadoopFiles, Jvm
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 def open_steady(path: str, conf: Mapping[str, str], follow_links: bool = False) -> OpenStore:
     """Open a store at a path; the store survives the end of its JVM. `follow_links` and errors are those of `open_files`."""
     scheme = scheme_of(check_path(path))
-    if not needs_java(scheme, conf.get(WEBHDFS)):
+    if not needs_jvm(scheme, conf):
         return open_files(path, conf=conf, follow_links=follow_links)
     from squall.stores.java.steady import SteadyStore
 

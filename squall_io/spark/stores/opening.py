@@ -1,13 +1,15 @@
 """Opens the file system that a path names, and finds those problems of paths and settings that can be found without Spark.
 
-`/a/b` and `file:///a/b` are on this machine and need no Java. Everything else goes through the Hadoop client of Spark's JVM, or
-of a separate JVM if there is no session. HDFS is used through WebHDFS, without a JVM, if `squall.webhdfs.address` is set and
-there is no classic session. Spark Connect has no JVM on this machine, so it requires this setting for HDFS.
+`/a/b` and `file:///a/b` are on this machine and need no Java, and neither does S3. Everything else goes through the Hadoop
+client of Spark's JVM, or of a separate JVM if there is no session. HDFS is used through WebHDFS, without a JVM, if
+`squall.webhdfs.address` is set and there is no classic session. Spark Connect has no JVM on this machine, so it requires this
+setting for HDFS. Hadoop's client reaches S3 only with `squall.unsafe.store`, or to read where boto3 is missing.
 Must not know: what files hold.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +22,7 @@ from squall.stores.opening import needs_java, open_store
 from squall.stores.paths import (
     FOLDER,
     LOCAL,
+    S3_SCHEMES,
     InvalidPath,
     check_path,
     default_scheme,
@@ -27,7 +30,7 @@ from squall.stores.paths import (
     scheme_of,
 )
 from squall_io.spark.session.request import OWN_PREFIX, SessionRequest, is_classic, master_problem
-from topology_api.wording import nearest, shown, typed
+from topology_api.wording import listed, nearest, shown, typed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,8 +40,11 @@ if TYPE_CHECKING:
 
 #: Where WebHDFS is served: HOST:PORT, or with http:// or https:// before it.
 WEBHDFS: Final = "squall.webhdfs.address"
+#: Where a server speaks S3 that is not Amazon's: http://HOST:PORT or https://HOST.
+S3_ENDPOINT: Final = "squall.s3.endpoint"
 #: "true": write even to file systems where a commit may go wrong.
 UNSAFE: Final = "squall.unsafe.store"
+_OWN: Final = (WEBHDFS, S3_ENDPOINT, UNSAFE)
 
 #: File systems whose rename to an absent name is atomic, with one winner; a commit needs such a rename.
 _ATOMIC: Final = ("hdfs", "viewfs")
@@ -61,8 +67,9 @@ def open_files(
     """Open the file system at a table's path. Raises `InvalidPath` or `NotInstalled`, or errors of `Files` if the file system
     does not answer.
 
-    conf: Spark's configuration, which may have `squall.webhdfs.address` and `squall.unsafe.store`. jvm: an existing JVM to use
-        instead of the session's JVM; the store does not end it. If the JVM in use ends, the store must be opened again.
+    conf: Spark's configuration, which may have `squall.webhdfs.address`, `squall.s3.endpoint` and `squall.unsafe.store`.
+    jvm: an existing JVM to use instead of the session's JVM; the store does not end it. If the JVM in use ends, the store must
+        be opened again.
     follow_links: follow symbolic links below a local path; only for folders that are no table and are only read.
     """
     path = check_path(path)
@@ -71,12 +78,13 @@ def open_files(
         _require_no_other_default(path, session, conf)
         return open_store(path, follow_links=follow_links)
 
-    webhdfs = conf.get(WEBHDFS)
-    if jvm is None and (session is None or not is_classic(session)):
-        if not needs_java(scheme, webhdfs):
-            return open_store(path, webhdfs=webhdfs)
-        if session is not None:
-            raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
+    without_jvm = jvm is None and (session is None or not is_classic(session))
+    # A JVM that is there anyway is used, for S3 only where boto3 is missing.
+    without = without_jvm or (scheme in S3_SCHEMES and importlib.util.find_spec("boto3") is not None)
+    if without and not needs_jvm(scheme, conf):
+        return open_store(path, webhdfs=conf.get(WEBHDFS), s3_endpoint=conf.get(S3_ENDPOINT))
+    if without_jvm and session is not None:
+        raise FilesRefused(f"cannot open {path}: {_no_jvm(scheme)}")
     from squall.stores.java.hadoop import Jvm  # loads the code that starts a JVM
 
     if jvm is not None:
@@ -84,6 +92,13 @@ def open_files(
     else:
         jvm = Jvm.own(conf) if session is None else Jvm.of_session(session)
     return open_hadoop(path, jvm, conf)
+
+
+def needs_jvm(scheme: str, conf: Mapping[str, str]) -> bool:
+    """Return whether these settings want Hadoop's client for file systems of this scheme, if there is no session."""
+    if scheme in S3_SCHEMES:
+        return conf.get(UNSAFE) == "true"
+    return needs_java(scheme, conf.get(WEBHDFS))
 
 
 def open_hadoop(path: str, jvm: Jvm, conf: Mapping[str, str]) -> HadoopFiles:
@@ -106,7 +121,7 @@ def settings_in(conf: Mapping[object, object], problems: list[str]) -> dict[str,
     settings: dict[str, str] = {}
     for name, value in conf.items():
         if not isinstance(name, str) or not name.startswith(("spark.", OWN_PREFIX)):
-            near = nearest(str(name), (WEBHDFS, UNSAFE))
+            near = nearest(str(name), _OWN)
             problems.append(
                 f"conf has {typed(name)}: its names begin with 'spark.' (Hadoop's with 'spark.hadoop.'){near}"
             )
@@ -137,9 +152,9 @@ def place_problems(
     for paths, writing in ((reads, False), (writes, True)):
         for path in paths:
             scheme, problem = scheme_of(path), None
-            if request.is_connect and needs_java(scheme, conf.get(WEBHDFS)):
+            if request.is_connect and needs_jvm(scheme, conf):
                 problem = _no_jvm(scheme)
-            elif writing and scheme != LOCAL:
+            elif writing and scheme not in (LOCAL, *S3_SCHEMES):
                 problem = _no_rename(scheme, conf)
             if problem is not None:
                 yield f"path {path!r} cannot be {'written to' if writing else 'read'}: {problem}"
@@ -157,8 +172,8 @@ def check_table_path(path: str | os.PathLike[str]) -> str:
 def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
     """Yield a sentence for each problem of Squall's own settings."""
     for name in conf:
-        if name.startswith(OWN_PREFIX) and name not in (WEBHDFS, UNSAFE):
-            yield f"conf has {shown(name)}: Squall's own settings are {WEBHDFS} and {UNSAFE}{nearest(name, (WEBHDFS, UNSAFE))}"
+        if name.startswith(OWN_PREFIX) and name not in _OWN:
+            yield f"conf has {shown(name)}: Squall's own settings are {listed(_OWN)}{nearest(name, _OWN)}"
     if conf.get(UNSAFE, "true") not in ("true", "false"):
         yield f"conf has {shown(conf[UNSAFE])} for {UNSAFE}: give true or false"
     if WEBHDFS in conf:
@@ -168,15 +183,24 @@ def _setting_problems(conf: Mapping[str, str]) -> Iterator[str]:
             bases_of(conf[WEBHDFS])
         except FilesRefused as problem:
             yield f"conf has an invalid value for {WEBHDFS}: {problem}"
+    if S3_ENDPOINT in conf:
+        from squall.stores.s3_bucket import endpoint_of
+
+        try:
+            endpoint_of(conf[S3_ENDPOINT])
+        except FilesRefused as problem:
+            yield f"conf has an invalid value for {S3_ENDPOINT}: {problem}"
 
 
 def _no_rename(scheme: str, conf: Mapping[str, str]) -> str | None:
     """Return why Squall does not write to file systems of this scheme; None if it writes to them."""
     if scheme in _ATOMIC or conf.get(UNSAFE) == "true":
         return None
+    if scheme in S3_SCHEMES:
+        return "writing to S3 needs boto3: install Squall with its extra `s3`, also where workers run"
     return (
         f"Squall knows of no rename on {scheme}:// that has one winner: without such a rename, {_RISK}; reading is safe."
-        f" Give an hdfs:// path, or write in spite of the risk with the setting {UNSAFE}=true"
+        f" Give an hdfs:// or an s3a:// path, or write in spite of the risk with the setting {UNSAFE}=true"
     )
 
 
@@ -197,8 +221,10 @@ def _require_no_other_default(path: str, session: SparkSession | None, conf: Map
 
 def _no_jvm(scheme: str) -> str:
     """Return why a path cannot be used with a session of Spark Connect."""
+    if scheme in S3_SCHEMES:
+        return f"a session of Spark Connect has no JVM here, which {UNSAFE}=true wants for S3; leave this setting out"
     if scheme != "hdfs":
-        return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// path"
+        return f"a session of Spark Connect has no JVM here, and {scheme}:// needs one; give a hdfs:// or an s3a:// path"
     return (
         "a session of Spark Connect has no JVM here, so HDFS must be used through WebHDFS: set"
         f" {WEBHDFS} to the NameNode's web address (HOST:9870)"

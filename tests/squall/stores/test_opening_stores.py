@@ -17,7 +17,7 @@ from squall.stores.webhdfs import WebHdfsFiles
 #: Imports all modules of the stores where Spark, Python's ways to it and to a Java process, and the connectors are missing.
 PROGRAM = """
 import sys, uuid  # msgspec imports uuid, which on Python 3.10 imports subprocess
-for name in ("pyspark", "py4j", "pyarrow", "pandas", "subprocess", "squall_io"):
+for name in ("pyspark", "py4j", "boto3", "botocore", "pyarrow", "pandas", "subprocess", "squall_io"):
     sys.modules[name] = None
 import importlib, pkgutil
 import squall.stores
@@ -66,8 +66,12 @@ def test_hdfs_is_opened_through_webhdfs() -> None:
     [
         ("hdfs://host:9000/state", None, r"give the NameNode's web address \(HOST:9870\)"),
         ("hdfs://host:9000/state", "host:web", "'host:web' is not a WebHDFS address"),
-        ("s3a://bucket/state", None, "s3a:// needs Java, .*; give a file:// or an hdfs:// path"),
-        ("s3a://bucket/state", "host:9870", "s3a:// needs Java, .*; give a file:// or an hdfs:// path"),
+        ("abfs://box/state", None, "abfs:// needs Java, .*; give a file://, an hdfs:// or an s3:// path"),
+        (
+            "abfs://box/state",
+            "host:9870",
+            "abfs:// needs Java, .*; give a file://, an hdfs:// or an s3:// path",
+        ),
     ],
 )
 def test_a_path_that_cannot_be_opened_without_java_is_refused_with_advice(
@@ -75,6 +79,15 @@ def test_a_path_that_cannot_be_opened_without_java_is_refused_with_advice(
 ) -> None:
     with pytest.raises(FilesRefused, match=why):
         open_store(path, webhdfs=webhdfs)
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/table", "s3a://bucket/table"])
+def test_without_boto3_the_error_names_the_extra(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "boto3", None)
+    with pytest.raises(FilesRefused, match="needs boto3: install Squall with its extra `s3`"):
+        open_store(path)
+    with pytest.raises(FilesRefused, match="'minio:9000' is not the address of an S3 server"):
+        open_store(path, s3_endpoint="minio:9000")
 
 
 def test_an_invalid_path_is_refused_before_its_scheme_is_looked_at() -> None:
@@ -85,6 +98,7 @@ def test_an_invalid_path_is_refused_before_its_scheme_is_looked_at() -> None:
 def test_only_paths_that_the_stores_cannot_open_need_java() -> None:
     assert not needs_java("file", None)
     assert not needs_java("hdfs", "host:9870")
+    assert not needs_java("s3", None) and not needs_java("s3a", "host:9870")
     assert needs_java("hdfs", None)
     assert needs_java("viewfs", "host:9870")
 
