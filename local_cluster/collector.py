@@ -3,7 +3,8 @@
 Python's thresholds suit programs that make garbage in cycles. Squall frees tuples by reference counting, so a collection finds
 nothing; but tuples that are held or pending survive it, and Python visits survivors again and again: with 100,000 tuples held
 and 200,000 pending, collections take as much time as everything else. So after a collection of all objects that found nothing,
-collections wait for more new objects, and survivors are visited rarely: a pending tuple once or twice. When a later collection
+collections wait for more new objects, and survivors are visited rarely: a pending tuple once or twice (with the compiled core
+never, if its values are in no cycle: see topology_api/tuples.pxd). When a later collection
 finds garbage, Python's thresholds apply again, until a collection of all objects finds nothing: so a bolt that makes cycles,
 which die at once or after a while, needs no more memory than without Squall. (One that begins to make cycles after a long time
 without any may need more, once.) The collector itself stays on (or off). Nothing is frozen, unlike in a worker process: here
@@ -35,7 +36,8 @@ GARBAGE_IN: Final = 4
 GARBAGE_IN_ALL: Final = 100
 #: New objects may wait for a collection of the middle generation until they are one of this number of all.
 WAITING_IN: Final = 4
-#: How many blocks of memory there are for each object that the collector visits (measured). `gc.get_objects` would count them;
+#: How many blocks of memory there are for each object that the collector visits (measured; more where the compiled core leaves
+#: out pending tuples of plain values, so the number of objects is estimated too high then). `gc.get_objects` would count them;
 #: but while its list is alive, a tuple that another thread is making has two references, and Python raises SystemError there.
 BLOCKS_OF_AN_OBJECT: Final = 4
 

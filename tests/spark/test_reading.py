@@ -317,8 +317,9 @@ def test_a_missing_or_damaged_committed_file_is_never_omitted_silently(
 def test_many_files_are_read_completely_and_the_session_keeps_its_settings(
     spark: SparkSession, files: OpenStore
 ) -> None:
-    setting = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-    before = spark.conf.get(setting)
+    discovery = "spark.sql.sources.parallelPartitionDiscovery"
+    settings = [f"{discovery}.parallelism", f"{discovery}.threshold"]
+    before = [spark.conf.get(setting) for setting in settings]
     task = SinkTask(files, WORDS)
     name = task.next_name()
     task.stage(spark, name, [("a", 1)])
@@ -328,7 +329,7 @@ def test_many_files_are_read_completely_and_the_session_keeps_its_settings(
     task.put({f"{number}.parquet": data for number in range(many)}, rows=many)
     assert rows(read_committed(spark, files.root)) == [("a", 1)] * many
     assert rows(read_committed(spark, files.root, key=["word"])) == [("a", 1)]
-    assert spark.conf.get(setting) == before
+    assert [spark.conf.get(setting) for setting in settings] == before
 
 
 def test_of_a_reprocessed_table_the_newest_version_is_read_completely(

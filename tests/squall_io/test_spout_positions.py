@@ -90,8 +90,8 @@ def test_finished_units_stay_finished_for_every_later_reader(
             for unit in {unit for unit in units if task.mine(unit)}:
                 opened = task.begin(unit)
                 opened.taken(0, 5)
-                task.settle(unit, 0)
-                task.exhausted(opened)
+                opened.settle(0)
+                assert task.exhausted(opened)
                 expected.add(unit)
             records.append(msgspec.json.decode(msgspec.json.encode(task.record()), type=PositionRecord))
     for index in range(parallelism):
@@ -110,7 +110,7 @@ def test_a_started_unit_continues_where_any_owner_got_furthest() -> None:
         for place in range(6):
             opened.taken(place, place + 1)
         for place in range(settled):
-            task.settle(unit, place)
+            opened.settle(place)
     for task in (second, first):
         third.learn(task.record())
     assert third.record().begun == [("", 3, 4)], "kept though it has not been begun yet"
@@ -133,9 +133,10 @@ def test_a_unit_whose_last_item_is_acked_after_it_was_read_completely_is_done() 
     unit, task = Unit("", 0), Positions(0, 1)
     opened = task.begin(unit)
     opened.taken(0, 1)
-    task.exhausted(opened)
+    assert not task.exhausted(opened) and not task.close_if_done(opened)
     assert not task.is_done(unit)
-    task.settle(unit, 0)
+    opened.settle(0)
+    assert task.close_if_done(opened)
     assert task.is_done(unit) and not task.open and task.record().begun == []
 
 

@@ -6,7 +6,6 @@ These tests run with either core.
 from __future__ import annotations
 
 import copy
-import gc
 import inspect
 import pickle
 import pydoc
@@ -155,18 +154,6 @@ def test_the_repr_of_a_tuple_has_its_values() -> None:
     assert answer(lambda bolt, tup: (tup.component, tup.task, tup.stream, tup.fields)) == (
         "inputs", 1, "default", Fields("a", "b"),
     )  # fmt: skip
-
-
-def test_a_kept_tuple_keeps_its_values_and_takes_part_in_garbage_collection() -> None:
-    class Value:
-        held: object = None
-
-    def keep(bolt: Any, tup: Tuple) -> bool:
-        value = Value()
-        value.held = tup
-        return gc.is_tracked(tup)
-
-    assert answer(keep) is True
 
 
 # Documentation and signatures

@@ -10,6 +10,10 @@ cdef class Route:
     cpdef check(self, tuple row)
 
 
+cdef class OneTaskRoute(Route):
+    cdef public Outbox box
+
+
 cdef class ShuffleRoute(Route):
     cdef public list boxes
     cdef public list every

@@ -46,6 +46,18 @@ class Route:
         """Raise what `pick` would raise for this row, without choosing."""
 
 
+class OneTaskRoute(Route):
+    """The only task of the only reader."""
+
+    __slots__ = ("box",)
+
+    def __init__(self, box: Outbox) -> None:
+        self.box = box
+
+    def pick(self, row: Row) -> Outbox:
+        return self.box
+
+
 class ShuffleRoute(Route):
     """Round robin: after any number of tuples the counts of two tasks differ by at most 1."""
 
@@ -267,6 +279,8 @@ class StreamOutput:
             self.only = self.picked[0]
             if isinstance(self.only, FieldsRoute) and self.only.only >= 0:
                 self.key, self.cache = self.only.only, self.only.cache
+        elif len(self.fixed) == 1 and not self.picked and not self.many:
+            self.only = OneTaskRoute(self.fixed[0])
 
     def take_routes(self, other: StreamOutput) -> None:
         """Adopt another output's routes; this object stays, since emissions that may be replayed refer to it."""

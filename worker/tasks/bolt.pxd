@@ -3,7 +3,7 @@
 from squall.transport.frames cimport Batch
 from squall.transport.id_columns cimport IdColumn
 from squall.transport.row_columns cimport RowColumns
-from topology_api.tuples cimport Source, Tuple
+from topology_api.tuples cimport Source, Tuple, leave_out, untrack
 from worker.tasks.emitter cimport BoltEmitter
 from worker.tasks.task cimport Task
 from worker.tracking.ack_batch cimport AckBatch

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from squall.transport.frames import COUNTS, OPEN, Batch
 from squall.transport.id_columns import IdColumn, view_of
@@ -33,6 +33,9 @@ try:
     import cython
 except ImportError:
     from topology_api import plain_cython as cython
+
+if not cython.compiled:
+    leave_out = untrack = cast("Any", None)
 
 
 class BoundedInputs:
@@ -342,6 +345,8 @@ def make_tuple(batch: Batch, position: int) -> Tuple:
     tup._root = batch.roots[position]
     tup._xor = batch.edges[position]
     tup._more = batch.more.get(position, ())
+    if cython.compiled and leave_out(tup._values):
+        untrack(tup)  # it may be kept for long, and the garbage collector would visit it in vain
     return tup
 
 
@@ -368,6 +373,8 @@ def make_tuples(batch: Batch, start: int, stop: int) -> list[Tuple]:
         tup._root = roots[at]
         tup._xor = edges[at]
         tup._more = ()
+        if cython.compiled and leave_out(tup._values):
+            untrack(tup)
         made.append(tup)
     for position, pairs in batch.more.items():
         if start <= position < stop:

@@ -1,7 +1,7 @@
 # The C types of emitter.py.
 
 from squall.transport.row_columns cimport RowColumns
-from topology_api.tuples cimport Tuple
+from topology_api.tuples cimport Source, Tuple, leave_out, untrack
 from worker.tracking.ids cimport SplitMix
 from worker.routing.outbox cimport Outbox
 from worker.routing.router cimport StreamOutput, Route

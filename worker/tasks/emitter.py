@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from squall.transport.id_columns import Ids
 from squall.transport.row_columns import RowColumns
 from topology_api import EmitError
-from topology_api.tuples import BOUNDED, SETTLED, Tuple
+from topology_api.tuples import BOUNDED, SETTLED, Source, Tuple
 from topology_api.wording import class_name
 from worker.routing.outbox import Outbox
 from worker.routing.router import Route, Row, StreamOutput
@@ -29,6 +29,8 @@ except ImportError:
 
 if not cython.compiled:
     from threading import get_ident
+
+    leave_out = untrack = cast("Any", None)
 
 #: The value of `Emitter.anchor` when there is nothing to anchor to.
 NOTHING: Tuple = Tuple.__new__(Tuple)
@@ -346,7 +348,7 @@ class SpoutEmitter(Emitter):
                 box.roots.append(0)
                 box.edges.append(0)
         else:
-            self.track((message_id, row, output, 0, 1, self.now, None))
+            self.track((message_id, row, output.source, 0, 1, self.now, None))
         self.emitted += 1
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
@@ -359,10 +361,11 @@ class SpoutEmitter(Emitter):
             for box in boxes:
                 self.put(box, row, [])
         else:
-            self.track((message_id, row, output, task, 1, self.now, None))
+            self.track((message_id, row, output.source, task, 1, self.now, None))
         self.emitted += 1
 
     @cython.locals(
+        source=Source,
         output=StreamOutput,
         row=tuple,
         boxes=list,
@@ -375,7 +378,14 @@ class SpoutEmitter(Emitter):
     )
     def track(self, emission: Emission) -> None:
         """Open a tree for an emission (the first emission, or a replay) and put its row into the outboxes."""
-        row, output, task = emission[1], emission[2], emission[3]
+        row, source, task = emission[1], emission[2], emission[3]
+        output = self.default
+        if output is None or output.source is not source:
+            output = self.outputs[source.stream]
+        # With no values but texts, numbers and the like it is in no cycle: the garbage collector would visit it in vain, again
+        # and again while its tree is pending.
+        if cython.compiled and emission[6] is None and leave_out(row) and leave_out(emission[0]):
+            untrack(emission)
         if task:
             boxes = [output.direct[task]] if output.direct else []
         elif output.picked or output.many:

@@ -51,7 +51,7 @@ class EpochSpoutEmitter(SpoutEmitter):
             for box in output.choose(row):
                 self.put(box, row, [])
         else:
-            self.track((message_id, row, output, 0, 1, self.now, None))
+            self.track((message_id, row, output.source, 0, 1, self.now, None))
         self.emitted += 1
         if not self.rewindable:
             self.emissions.add(message_id, (stream, 0, row))

@@ -21,6 +21,7 @@ from worker.tasks.spout_letters import ForBolt, Resent
 from worker.tracking.tracker import Emission
 
 if TYPE_CHECKING:
+    from topology_api.tuples import Source
     from worker.tasks.spout import SpoutTask
 
 
@@ -83,7 +84,7 @@ def fail_unkept(task: SpoutTask, failure: Failure) -> None:
 
 def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter: str = "") -> None:
     """Call `fail` for an emission. `letter`: the id of its dead letter, which goes to the bolts that read them."""
-    message_id, row, output = emission[:3]
+    message_id, row, source = emission[:3]
     task.failed += 1
     task.given_up[failure.reason] = task.given_up.get(failure.reason, 0) + 1
     why, what = failure_line(failure), f"message id {short(message_id)}"
@@ -99,7 +100,7 @@ def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter:
         task.first_failure = task.now(), f"{what}: {why}"
     if letter and handed_over:
         task.letters.keeper.bolt_done(letter, acked=False)  # no bolt gets it: it is not given up
-    elif letter and (again is not None or not send_to_bolts(task, message_id, row, output, failure, letter)):
+    elif letter and (again is not None or not send_to_bolts(task, message_id, row, source, failure, letter)):
         task.letters.keeper.bolt_done(letter, acked=False)
         report(task, f"given up: {why}", f"{what}, values {short(row)}")
     if again is not None:
@@ -114,15 +115,15 @@ def fail_for_good(task: SpoutTask, emission: Emission, failure: Failure, letter:
 
 
 def send_to_bolts(
-    task: SpoutTask, message_id: Any, row: Any, output: Any, failure: Failure, letter: str
+    task: SpoutTask, message_id: Any, row: Any, source: Source, failure: Failure, letter: str
 ) -> bool:
     """Send a dead letter to the bolts that read them; return whether there are any."""
     letters = task.emitter.outputs.get(DEAD_LETTERS)
     if letters is None:
         return False
-    values = (message_id, row, output.source.stream, failure)
+    values = (message_id, row, source.stream, failure)
     try:
-        task.emitter.track((ForBolt(letter), values, letters, 0, 1, task.now(), None))
+        task.emitter.track((ForBolt(letter), values, letters.source, 0, 1, task.now(), None))
     except BaseException as error:  # too many trees are open, or a custom grouping raised
         task.report("fail", error, f"message id {short(message_id)}")
         return False
@@ -156,8 +157,8 @@ def send_again(task: SpoutTask, now: float, enough: float) -> None:
             letters.keeper.withdraw(letter.id, why)
             continue
         letters.resends += 1
-        output = task.emitter.outputs[letter.stream]
-        emission = (Resent(letter), row, output, letter.target, 1, now, None)
+        source = task.emitter.outputs[letter.stream].source
+        emission = (Resent(letter), row, source, letter.target, 1, now, None)
         task.emitter.emitted += 1
         try:
             task.emitter.track(emission)

@@ -409,8 +409,8 @@ class SpoutTask(Task):
         """Replay the trees whose delay has passed, while there is room, until `produced` reaches `enough`."""
         while self.produced < enough and self.replay_due(now):
             _, _, emission = heapq.heappop(self.replays)
-            message_id, row, output, task, attempt, since, history = emission
-            again = (message_id, row, output, task, attempt + 1, since, history)
+            message_id, row, source, task, attempt, since, history = emission
+            again = (message_id, row, source, task, attempt + 1, since, history)
             try:
                 self.emitter.track(again)
             except BaseException as error:  # raised by a custom grouping, or for a key that was mutated

@@ -95,7 +95,7 @@ class SpoutLetters:
 
     def letter_of(self, emission: Emission, failure: Failure, now: float) -> GivenUp:
         """Return the letter of a tuple that was given up."""
-        message_id, row, output, target, _, since, _ = emission
+        message_id, row, source, target, _, since, _ = emission
         failure = replace(failure, error=None if failure.error is None else clean(failure.error))
         given_up_at = self.keeper.time_of(now)
         heir = self.heir if failure.reason == HANDED_OVER else ""
@@ -111,9 +111,9 @@ class SpoutLetters:
             topology_id=context.topology_id,
             component=context.component,
             task=context.task,
-            stream=output.source.stream,
+            stream=source.stream,
             message_id=text_of(message_id),
-            fields=output.source.fields,
+            fields=source.fields,
             values=values,
             as_text=as_text,
             failure=failure,

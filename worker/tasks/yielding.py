@@ -140,7 +140,8 @@ class YieldingCalls:
         """Return what `guarded` returns for a spout's `emit`. A call takes two thirds of the time, since its parameters are
         named: spouts of files emit each line with one.
         """
-        emitter, lock, here = self.task.emitter, self.lock, threading.get_ident
+        emitter, here = self.task.emitter, threading.get_ident
+        take, leave = self.lock.acquire, self.lock.release  # two thirds of the time of `with`
         emit: Callable[..., None] = emitter.emit
 
         def run(values: Any, *, message_id: Any = None, stream: str = "default") -> None:
@@ -148,8 +149,11 @@ class YieldingCalls:
                 emitter.refuse()
             if self.inside and (self.looks or emitter.emitted >= self.enough):
                 self.before_emission()
-            with lock:
+            take()
+            try:
                 emit(values, message_id=message_id, stream=stream)
+            finally:
+                leave()
             if self.quiet:
                 self.wake_loop()
 

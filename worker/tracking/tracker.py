@@ -19,6 +19,7 @@ from typing import Any
 from squall.transport.frames import BURST, DEADLY, DIED, DOWN, HUNG, OPEN, RECOVERED
 from squall.transport.id_columns import table_of, view_of
 from topology_api import EmitError, Failure
+from topology_api.tuples import Source
 from worker.tracking.ids import MAX_SLOTS, MIN_SLOTS, SLOT_MASK, first_root, next_root
 from worker.tracking.outages import FailureHistory
 from worker.tracking.timing_wheel import TimingWheel
@@ -30,9 +31,10 @@ except ImportError:
 
 _SLOT_MASK = cython.declare(cython.longlong, SLOT_MASK)
 
-#: A tracked emission: message id, row, output, task of a direct emission (or 0), attempt (from 1), time of the first emission,
-#: history of its failures (None: it has not failed).
-Emission = tuple[Any, tuple[Any, ...], Any, int, int, float, FailureHistory | None]
+#: A tracked emission: message id, row, source, task of a direct emission (or 0), attempt (from 1), time of the first emission,
+#: history of its failures (None: it has not failed). It names its stream by the source, which refers to nothing that may refer
+#: to the emission: so the garbage collector can leave out an emission of values that it leaves out.
+Emission = tuple[Any, tuple[Any, ...], Source, int, int, float, FailureHistory | None]
 
 
 class Tracker:

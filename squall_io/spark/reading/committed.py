@@ -27,7 +27,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from squall.stores.files import Files, OpenStore
 from squall.stores.paths import from_here
@@ -58,7 +58,7 @@ from topology_api import SquallError
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,13 @@ log = logging.getLogger(__name__)
 #: files on two cores.
 _LISTING_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 _LISTING_DEFAULT: Final = 10_000
-#: Squall's value of this setting: the same job takes 4 s.
-_LISTING_TASKS: Final = 64
+#: Squall's limits: a task for this many files, but these numbers of tasks at least and at most.
+_LISTED_BY_A_TASK: Final = 1_000
+_LEAST_TASKS, _MOST_TASKS = 16, 64
+#: How many files Spark looks at without such a job, in its driver; by default 32.
+_DRIVER_SETTING: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+#: Begins the path of a table on this machine, or in a folder that all hosts share.
+_HERE: Final = "file:"
 #: Held while a thread changes the setting of the session.
 _listing = threading.Lock()
 #: A column that exists while replays are being found: the row's rank among the rows with the same key.
@@ -330,9 +335,9 @@ def _load(
         # With the session's own values of these settings, Spark could silently leave out committed rows.
         .options(ignoreCorruptFiles="false", ignoreMissingFiles="false", recursiveFileLookup="false")
     )
-    with _few_listing_tasks(spark, len(paths)):
+    with _quick_listing(spark, source.root, len(paths)):
         try:
-            loaded = reader.load([f"{source.root}/{path}" for path in paths])
+            loaded = _loaded(spark, reader, [f"{source.root}/{path}" for path in paths])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -352,22 +357,35 @@ def _load(
     return loaded.select(*columns)
 
 
+def _loaded(spark: SparkSession, reader: DataFrameReader, paths: list[str]) -> DataFrame:
+    """Return the rows of files. PySpark hands over each path by a call of Java of its own; here one call has them all."""
+    if not is_classic(spark):
+        return reader.load(paths)
+    java: Any = spark.sparkContext._jvm
+    every = java.java.util.regex.Pattern.compile("\0").split("\0".join(paths))
+    loaded: DataFrame = reader._df(reader._jreader.load(every))
+    return loaded
+
+
 @contextmanager
-def _few_listing_tasks(spark: SparkSession, files: int) -> Iterator[None]:
-    """Let Spark list these files in few tasks. A server of Spark Connect lists them only when a query runs, after the `with`
-    block; so in its session the setting stays, unless the user has changed it.
+def _quick_listing(spark: SparkSession, root: str, files: int) -> Iterator[None]:
+    """Let Spark list these files in few tasks; on this machine in its driver, where a file takes less than what a job adds. A
+    server of Spark Connect lists them only when a query runs, after the `with` block; so in its session only the number of
+    tasks is set, and stays, unless the user has changed it.
     """
-    if files <= _LISTING_TASKS:
+    if files <= _LEAST_TASKS:
         yield
         return
+    most = min(max(files // _LISTED_BY_A_TASK, _LEAST_TASKS), _MOST_TASKS)
     with _listing:
-        tasks = int(spark.conf.get(_LISTING_SETTING) or _LISTING_TASKS)
+        tasks = int(spark.conf.get(_LISTING_SETTING) or most)
         if is_classic(spark):
-            with changed_settings(spark, {_LISTING_SETTING: str(min(tasks, _LISTING_TASKS))}):
+            quick = {_DRIVER_SETTING: str(files)} if root.startswith(_HERE) else {}
+            with changed_settings(spark, {_LISTING_SETTING: str(min(tasks, most)), **quick}):
                 yield
             return
         if tasks == _LISTING_DEFAULT:
-            spark.conf.set(_LISTING_SETTING, str(_LISTING_TASKS))
+            spark.conf.set(_LISTING_SETTING, str(most))
     yield
 
 

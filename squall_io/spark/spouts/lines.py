@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall.stores.files import OpenStore
 from squall.stores.paths import InvalidPath
-from squall_io.lines.cutting import PACKED, Damaged, Line, ShortFile, lines_of_split, packed_lines
+from squall_io.lines.cutting import PACKED, Damaged, ShortFile, lines_of_split, packed_lines
 from squall_io.lines.errors import UnreadableFile, UnreadableLines
 from squall_io.lines.formats import fields_of, line_problems, reader_of
 from squall_io.spark.spouts import discovery
@@ -177,7 +177,8 @@ class SplitUnits(Units):
         return next(named, None)
 
     def items(self, unit: Unit, position: int) -> Iterator[Item]:
-        """Yield the lines of a split; raise `UnreadableFile` if its file cannot be read properly."""
+        """Yield an item for each line of a split: a tuple, or the report of a line that is left out. Raise `UnreadableFile` if
+        the split's file cannot be read properly."""
         split = self._splits[unit.number]
         path = f"{self._files.root}/{split.path}"
         read = partial(self._files.read, split.path)
@@ -185,22 +186,18 @@ class SplitUnits(Units):
             lines = packed_lines(read, split.path[split.path.rindex(".") :], position)
         else:
             lines = lines_of_split(read, split.start, split.end, split.size, position)
+        values_of = self._texts.values
         try:
-            yield from self._items(lines, unit, path)
+            for line in lines:
+                values = values_of(line, path)
+                if type(values) is str:
+                    yield from self._skipped(values, path, line[0], line[1], unit)
+                else:
+                    yield line[0], line[1], values  # type: ignore[misc] # mypy does not narrow by `type`
         except (ShortFile, Damaged) as error:
             raise UnreadableFile(
                 f"{path} cannot be read: {error}. All earlier lines were read. If you repair the file, reading continues"
             ) from None
-
-    def _items(self, lines: Iterator[Line], unit: Unit, path: str) -> Iterator[Item]:
-        """Yield an item for each line: a tuple, or the report of a line that is left out."""
-        for line in lines:
-            place, after, _ = line
-            values = self._texts.values(line, path)
-            if isinstance(values, str):
-                yield from self._skipped(values, path, place, after, unit)
-            else:
-                yield place, after, values
 
     def _skipped(self, why: str, path: str, place: int, after: int, unit: Unit) -> Iterator[Item]:
         """Count a line that becomes no tuple; report the first such line of each split."""

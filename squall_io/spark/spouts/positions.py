@@ -118,6 +118,8 @@ class DoneUnits:
 class OpenUnit(ItemsInFlight):
     """A unit that is being read."""
 
+    __slots__ = ("_settled", "_under_way", "exhausted", "next", "unit")
+
     def __init__(self, unit: Unit, position: int) -> None:
         super().__init__(position)
         self.unit = unit
@@ -174,26 +176,19 @@ class Positions:
         opened = self.open[unit] = OpenUnit(unit, self._known.pop(unit, 0))
         return opened
 
-    def settle(self, unit: Unit, position: int) -> bool:
-        """Record that an item is settled; return whether its unit is not open any more."""
-        if (opened := self.open.get(unit)) is None:
-            return True
-        opened.settle(position)
-        self.changed = True
-        if opened.exhausted:
-            self._close(opened)
-        return opened.exhausted and unit not in self.open
-
-    def exhausted(self, opened: OpenUnit) -> None:
-        """Record that the unit has no further items."""
+    def exhausted(self, opened: OpenUnit) -> bool:
+        """Record that the unit has no further items; return whether it is finished."""
         opened.exhausted = True
-        self._close(opened)
+        return self.close_if_done(opened)
 
-    def _close(self, opened: OpenUnit) -> None:
-        if opened.done:
-            del self.open[opened.unit]
-            self.done.add(opened.unit)
-            self.changed = True
+    def close_if_done(self, opened: OpenUnit) -> bool:
+        """Record that a unit is finished, if all of it is read and settled; return whether it is."""
+        if not opened.done:
+            return False
+        del self.open[opened.unit]
+        self.done.add(opened.unit)
+        self.changed = True
+        return True
 
     def record(self) -> PositionRecord:
         """Return this task's record."""

@@ -248,6 +248,7 @@ class ReadingTask:
         self._started = False
         self._units = units
         self._context = context
+        self._now = context.now
         self._folder = folder
         self._positions = Positions(context.index, context.parallelism)
         self._records: PositionRecords | None = None
@@ -261,7 +262,7 @@ class ReadingTask:
         #: When these units are tried again.
         self._retry_at = 0.0
         #: The units that are open, by their names in message ids.
-        self._named: dict[object, Unit] = {}
+        self._named: dict[object, OpenUnit] = {}
         self._current: OpenUnit | None = None
         self._name: object = None
         self._items: Iterator[Item] = iter(())
@@ -316,6 +317,7 @@ class ReadingTask:
         cannot be read.
         """
         self._save_if_due()
+        keeps_positions = self._begin is None
         for _ in range(most):
             try:
                 item = next(self._items, None)
@@ -332,10 +334,10 @@ class ReadingTask:
             current = self._current
             assert current is not None
             position, after, values = item
-            if isinstance(values, SquallError):
+            if type(values) is not tuple:
                 current.next = after
-                raise values
-            if self._begin is None:
+                raise values  # type: ignore[misc] # mypy does not narrow by `type`
+            if keeps_positions:
                 current.taken(position, after)
             else:
                 current.next = after
@@ -348,14 +350,19 @@ class ReadingTask:
             return
         place: tuple[object, int] = message_id  # type: ignore[assignment]
         name, position = place
-        if (unit := self._named.get(name)) is None:
+        if (opened := self._named.get(name)) is None:
             return
-        if self._positions.settle(unit, position):
-            self._close_if_done(unit, name)
+        opened.settle(position)
+        self._positions.changed = True
+        if opened.exhausted and self._positions.close_if_done(opened):
+            self._closed(opened.unit, name)
             if self.finished and not self._named:
                 self.save()
                 return
-        self._save_if_due()  # `next` is not called at the limit of pending trees, nor after the end
+        if (
+            self._now() >= self._save_at
+        ):  # `next` is not called at the limit of pending trees, nor after the end
+            self.save()
 
     def save(self) -> None:
         """Store how far the task has read, if that has changed. Reading continues while the store is unavailable."""
@@ -409,8 +416,8 @@ class ReadingTask:
         if not self._started:
             self.start()
         if self._current is not None:
-            self._positions.exhausted(self._current)
-            self._close_if_done(self._current.unit, self._name)
+            if self._positions.exhausted(self._current):
+                self._closed(self._current.unit, self._name)
             self._current = None
         if self._aside and self._context.now() >= self._retry_at:
             self._left.extend(self._aside)
@@ -420,7 +427,7 @@ class ReadingTask:
         unit = self._left.popleft()
         self._current = self._positions.open.get(unit) or self._positions.begin(unit)
         self._name = self._units.name(unit)
-        self._named[self._name] = unit
+        self._named[self._name] = self._current
         self._items = self._units.items(unit, self._current.next)
         return True
 
@@ -456,10 +463,9 @@ class ReadingTask:
                 # Tasks of another parallelism may have read it, before positions were committed.
                 known.done.add(unit)
 
-    def _close_if_done(self, unit: Unit, name: object) -> None:
-        if unit not in self._positions.open:
-            self._undone.discard(unit)
-            self._named.pop(name, None)
+    def _closed(self, unit: Unit, name: object) -> None:
+        self._undone.discard(unit)
+        del self._named[name]
 
     def _wait_for_store(self, error: FilesUnavailable) -> float:
         """Return how long to wait for an unavailable store; after the wait, the task continues where it stopped."""
