@@ -312,7 +312,7 @@ def test_wrong_passwords_and_missing_rights_are_errors_that_say_so(
 
 
 def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> None:
-    from squall_io.kafka.cluster import Stopped
+    from squall_io.kafka.cluster import StoppedWaiting
 
     topic = sinks.kafka.create()
     sink = sinks.open(topic)
@@ -328,7 +328,7 @@ def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> No
                 sinks.stopped = True
 
             thread = in_background(stop)
-            with pytest.raises(Stopped):
+            with pytest.raises(StoppedWaiting):
                 sink.write(token and 2, rows("b"), 1, token)  # type: ignore[arg-type]
             thread.join()
     finally:
