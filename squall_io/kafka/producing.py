@@ -136,32 +136,33 @@ class Producing:
         written.
         """
         careful = False
+        failure: Any = None
         for _ in range(TURNS):
             # A writer is kept only after a success: whatever is raised, and wherever, its successor ends what it has begun.
             writer = None if careful else self._writers.pop(token, None)
-            if writer is None:
-                writer = self._opened(token, careful)
-            if writer.number != expected:
-                writer.close()
-                return False
-            self._check(rows)
             try:
-                writer.commit(rows, epoch)
-            except _BatchRefused:
-                writer.close()
-                careful = True
+                if writer is None:
+                    writer = self._opened(token, careful)
+                written = writer.number == expected
+                if written:
+                    self._check(rows)
+                    writer.commit(rows, epoch)
+            except _BatchRefused as error:
+                careful, failure = True, error.__cause__
             except self.cluster.kafka.KafkaException as error:
-                writer.close()
-                if not _is_fenced(error.args[0]):
+                failure = error
+                if not _is_of_transactions(error.args[0]):
                     raise
-            except Exception:
-                writer.close()
-                raise
             else:
                 if not careful:
                     self._keep(token, writer)
-                return True
-        return False
+                return written
+            finally:
+                if writer is not None and self._writers.get(token) is not writer:
+                    writer.close()
+        if _is_fenced(failure.args[0]):
+            return False
+        raise failure
 
     def _keep(self, token: str, writer: _TokenWriter) -> None:
         self._writers[token] = writer
@@ -386,3 +387,8 @@ def transactional_id(tokens: str, token: str) -> str:
 
 def _is_fenced(error: Any) -> bool:
     return error.name() in _FENCED
+
+
+def _is_of_transactions(error: Any) -> bool:
+    """Return whether a new producer may have more success: the transaction is void, and the broker answers."""
+    return _is_fenced(error) or bool(error.fatal() or error.txn_requires_abort())
