@@ -49,6 +49,12 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "check_rewindable_spout", "check_staged_sink", "check_token_sink", "ContractBroken",
         ),
     },
+    "squall_io.kafka": {
+        "Kafka": ("KafkaSpout", "KafkaSink"),
+    },
+    "squall_io.kit.schemas": {
+        "Codecs with a schema registry": ("Avro", "JsonSchema", "Protobuf", "RegistryRefused"),
+    },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },

@@ -10,6 +10,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/hdfs": "a NameNode and two DataNodes start in 10 s, notice a dead peer in 12 s; Java starts in 7 s",
     "tests/s3": "moto answers one request after another, a store makes dozens, and a Spark starts and loads Amazon's client",
     "tests/spark": "a Spark session starts in 7 s, its first query takes 4 s, and each killed Java is started again",
+    "tests/squall_io/test_kafka_sink.py": "a broker starts, is killed, and starts again",
     "tests/repository/test_budgets.py": "parses every file of the project",
     "tests/repository/test_texts_are_not_read.py": "parses every file of the product",
     "tests/repository/test_installation.py": "pip installs all dependencies, the core is compiled, the demo runs whole",
@@ -46,7 +47,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",
     "tests/squall_io/test_claims_interleaved.py": "plays several hundred orders of compactions, checkpoints and readers",
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
-    "tests/squall_io/test_contracts_of_connectors.py": "connects to a real PostgreSQL for each of a hundred faults",
+    "tests/squall_io/test_contracts_of_connectors.py": "a hundred connections to PostgreSQL; a Kafka broker starts",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",
     "tests/nimbus_http/test_nimbus_command.py": "waits for sessions of ZooKeeper to end",
 }

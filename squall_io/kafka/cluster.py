@@ -28,7 +28,7 @@ T = TypeVar("T")
 #: Seconds of a single call; longer waits are made of such calls, so that a sink notices when it is stopped.
 STEP: Final = 1.0
 #: Seconds for which a topic may be unknown, since it is being created, before that is an error.
-UNKNOWN_SECS: Final = 3.0
+UNKNOWN_SECS: Final = 1.5
 #: What every client of the sink has, if the user's settings say nothing else.
 _CLIENT: Final = {
     "reconnect.backoff.max.ms": 2000,
@@ -51,12 +51,12 @@ _OF_TOKENS: Final = {
 }
 
 
-class Stopped(SquallError):
+class StoppedWaiting(SquallError):
     """The worker ends, or its tasks return to the last commit, while the sink waits for Kafka."""
 
 
 class Cluster:
-    """The brokers that a sink is told of.
+    """The brokers of a sink.
 
     show: takes what `squall status` shows; None: the call goes on. stopped: whether a call that waits has
     to end. now: the clock.
@@ -111,14 +111,14 @@ class Cluster:
     # Waiting.
 
     def until(self, what: str, call: Callable[[float], T], serve: Callable[[float], object]) -> T:
-        """Make a call until Kafka answers it. Raises KafkaRefused, Stopped, and KafkaException if waiting does not help.
+        """Make a call until Kafka answers it. Raises KafkaRefused, StoppedWaiting, and KafkaException if waiting does not help.
 
         what: what fails if it does: "topic 'orders' cannot be written". call: takes the most seconds that it lasts. serve: lets
         the client of the call say what it has to say, for some seconds (`poll`).
         """
         while True:
             if self.stopped():
-                raise Stopped(f"{what}: the task is stopped while it waits for {self.waiting.what}")
+                raise StoppedWaiting(f"{what}: the task is stopped while it waits for {self.waiting.what}")
             begun = time.monotonic()
             try:
                 answer = self._made(call)

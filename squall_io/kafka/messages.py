@@ -228,7 +228,7 @@ def size_of(row: Row) -> int:
 # What has failed.
 
 
-class Failed(NamedTuple):
+class Undelivered(NamedTuple):
     """A message that was not delivered. error: the name that librdkafka has for why."""
 
     error: str
@@ -239,7 +239,7 @@ class Failed(NamedTuple):
     key: bytes | None
 
 
-def refused_positions(rows: Sequence[Row], topic: str, failed: Sequence[Failed]) -> dict[int, str]:
+def refused_positions(rows: Sequence[Row], topic: str, failed: Sequence[Undelivered]) -> dict[int, str]:
     """Return why rows are refused for good, by position. A message is known by its content, which is why it was
     refused."""
     why = {(each.topic, each.value, each.key): each for each in failed if each.error in REFUSALS}

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any, Final
 
 from squall_io.kafka.client import is_away, refusal, text_of
-from squall_io.kafka.cluster import STEP, Cluster, Stopped
+from squall_io.kafka.cluster import STEP, Cluster, StoppedWaiting
 from squall_io.kafka.messages import (
     ANY,
     REFUSALS,
-    Failed,
     Row,
     TopicLimits,
+    Undelivered,
     refused_by,
     refused_positions,
 )
@@ -64,7 +64,7 @@ class Deliveries:
     left, which costs nothing for each message."""
 
     def __init__(self) -> None:
-        self.failed: list[Failed] = []
+        self.failed: list[Undelivered] = []
         #: The error of each.
         self.errors: list[Any] = []
 
@@ -77,7 +77,7 @@ class Deliveries:
     def add(self, error: Any, *message: Any) -> None:
         """Add a message: topic, partition, value, key."""
         self.errors.append(error)
-        self.failed.append(Failed(error.name(), text_of(error), *message))
+        self.failed.append(Undelivered(error.name(), text_of(error), *message))
 
 
 class _BatchRefused(Exception):
@@ -102,8 +102,8 @@ class Producing:
         self._tokens_exist = False
         self.what = f"topic {topic!r} cannot be written" if topic else "topics cannot be written"
 
-    def look(self) -> None:
-        """Look at the topic. Raises KafkaRefused if it is missing, or may not be written."""
+    def check_topic(self) -> None:
+        """Find what the topic takes. Raises KafkaRefused if it is missing, or may not be written."""
         if self.topic and self.topic not in self._limits:
             self._limits[self.topic] = self.cluster.limits(self.topic)
 
@@ -132,36 +132,37 @@ class Producing:
     def write_once(self, rows: Sequence[Row], token: str, expected: int, epoch: int) -> bool:
         """Write the rows and the number of the token in one transaction, if its number is `expected`; return whether it was.
 
-        Raises RowsRefused, with nothing written, KafkaRefused, Stopped, and KafkaException: then the token says what is
+        Raises RowsRefused, with nothing written, KafkaRefused, StoppedWaiting, and KafkaException: then the token says what is
         written.
         """
         careful = False
+        failure: Any = None
         for _ in range(TURNS):
             # A writer is kept only after a success: whatever is raised, and wherever, its successor ends what it has begun.
             writer = None if careful else self._writers.pop(token, None)
-            if writer is None:
-                writer = self._opened(token, careful)
-            if writer.number != expected:
-                writer.close()
-                return False
-            self._check(rows)
             try:
-                writer.commit(rows, epoch)
-            except _BatchRefused:
-                writer.close()
-                careful = True
+                if writer is None:
+                    writer = self._opened(token, careful)
+                written = writer.number == expected
+                if written:
+                    self._check(rows)
+                    writer.commit(rows, epoch)
+            except _BatchRefused as error:
+                careful, failure = True, error.__cause__
             except self.cluster.kafka.KafkaException as error:
-                writer.close()
-                if not _is_fenced(error.args[0]):
+                failure = error
+                if not _is_of_transactions(error.args[0]):
                     raise
-            except Exception:
-                writer.close()
-                raise
             else:
                 if not careful:
                     self._keep(token, writer)
-                return True
-        return False
+                return written
+            finally:
+                if writer is not None and self._writers.get(token) is not writer:
+                    writer.close()
+        if _is_fenced(failure.args[0]):
+            return False
+        raise failure
 
     def _keep(self, token: str, writer: _TokenWriter) -> None:
         self._writers[token] = writer
@@ -169,7 +170,7 @@ class Producing:
             self._writers.pop(next(iter(self._writers))).close()
 
     def _opened(self, token: str, careful: bool = False) -> _TokenWriter:
-        self.look()
+        self.check_topic()
         if not self._tokens_exist:
             self.cluster.ensure_tokens(self.tokens)
             self._tokens_exist = True
@@ -183,10 +184,10 @@ class Producing:
     def write(self, rows: Sequence[Row]) -> None:
         """Write rows, and wait until all are delivered.
 
-        Raises RowsRefused, with nothing written, for rows of which it is known before; OthersWritten; and KafkaRefused, Stopped
-        or KafkaException if it is not known of all rows whether they are there.
+        Raises RowsRefused, with nothing written, for rows of which it is known before; OthersWritten; and KafkaRefused,
+        StoppedWaiting or KafkaException if it is not known of all rows whether they are there.
         """
-        self.look()
+        self.check_topic()
         self._check(rows)
         if self._plain is None:
             self._plain = self.cluster.producer(self._own())
@@ -202,7 +203,7 @@ class Producing:
         if found:
             raise OthersWritten({doubtful[at]: why for at, why in found.items()})
 
-    def _delivered(self, producer: Any, rows: Sequence[Row]) -> list[Failed]:
+    def _delivered(self, producer: Any, rows: Sequence[Row]) -> list[Undelivered]:
         """Send rows until all are delivered or refused for good; return those that are refused."""
         deliveries = Deliveries()
         try:
@@ -264,7 +265,7 @@ class Producing:
         """Wait until messages have left the queue of the client, which is full."""
         before = len(producer)
         if self.cluster.stopped():
-            raise Stopped(f"{self.what}: the task is stopped")
+            raise StoppedWaiting(f"{self.what}: the task is stopped")
         producer.poll(0.05)
         if len(producer) < before:
             self.cluster.waiting.succeeded()
@@ -386,3 +387,8 @@ def transactional_id(tokens: str, token: str) -> str:
 
 def _is_fenced(error: Any) -> bool:
     return error.name() in _FENCED
+
+
+def _is_of_transactions(error: Any) -> bool:
+    """Return whether a new producer may have more success: the transaction is void, and the broker answers."""
+    return _is_fenced(error) or bool(error.fatal() or error.txn_requires_abort())

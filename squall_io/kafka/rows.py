@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from operator import methodcaller
 from typing import Any, Final
 
-from squall_io.kit.codecs import Codec, Decode, UnreadableMessage, decoder, format_problem
+from squall_io.kit.codecs import Decode, MessageCodec, UnreadableMessage, decoder, format_problem
 from squall_io.lines.json_lines import JsonReader, json_problems
 from squall_io.spark.rows.schema import parse_schema
 from topology_api.names import field_problem
@@ -61,8 +61,8 @@ def names_of(fields: tuple[str, ...], schema: str | None) -> tuple[str, ...]:
 
 def row_of(
     fields: tuple[str, ...],
-    decode: str | Decode | Codec,
-    decode_key: str | Decode | Codec,
+    decode: str | Decode | MessageCodec,
+    decode_key: str | Decode | MessageCodec,
     schema: str | None,
 ) -> Row:
     """Return what makes the values of tuples."""
@@ -85,7 +85,7 @@ def _plain(name: str) -> Row:
     return lambda message: (get(message),)
 
 
-def _value(decode: str | Decode | Codec) -> Row:
+def _value(decode: str | Decode | MessageCodec) -> Row:
     read = decoder(decode)
 
     def value(message: Any) -> tuple[object, ...]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.kafka.client import servers_problem, settings_problems
 from squall_io.kafka.messages import Shape, row_maker
-from squall_io.kit.codecs import Codec, Encode, encoder, format_problem
+from squall_io.kit.codecs import Encode, MessageCodec, encoder, format_problem
 from topology_api import Fields, InvalidConfig
 from topology_api.token_sink import TokenSink
 from topology_api.wording import listed, typed
@@ -68,8 +68,8 @@ class KafkaSink(TokenSink):
         servers: str | Sequence[str],
         key: str | None = None,
         fields: str | Sequence[str] | None = None,
-        encode: str | Encode | Codec = "json",
-        encode_key: str | Encode | Codec = "str",
+        encode: str | Encode | MessageCodec = "json",
+        encode_key: str | Encode | MessageCodec = "str",
         headers: Mapping[str, str] | None = None,
         partition: str | None = None,
         timestamp: str | None = None,
@@ -93,7 +93,7 @@ class KafkaSink(TokenSink):
             problems += [
                 f"{name} has no subject, and the topic is a function: give the codec subject="
                 for name, format in (("encode", encode), ("encode_key", encode_key))
-                if isinstance(format, Codec) and format.subject is None
+                if isinstance(format, MessageCodec) and format.subject is None
             ]
         if problems:
             raise InvalidConfig(problems, type(self).__name__)

@@ -17,7 +17,7 @@ from squall_io.kafka.client import servers_problem, settings_problems
 from squall_io.kafka.consuming import DECIDED_BY_SPOUT
 from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
-from squall_io.kit.codecs import Codec, Decode
+from squall_io.kit.codecs import Decode, MessageCodec
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
@@ -67,8 +67,8 @@ class KafkaSpout(RewindableSpout):
         servers: str | Sequence[str],
         group: str | None = None,
         start: str | datetime | Offsets = EARLIEST,
-        decode: str | Decode | Codec = "json",
-        decode_key: str | Decode | Codec = "bytes",
+        decode: str | Decode | MessageCodec = "json",
+        decode_key: str | Decode | MessageCodec = "bytes",
         fields: Sequence[str] = ("value",),
         schema: str | None = None,
         max_gap: int = 10_000,

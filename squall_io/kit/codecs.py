@@ -19,7 +19,7 @@ Decode = Callable[[bytes], Any]
 Encode = Callable[[Any], bytes]
 
 
-class Codec:
+class MessageCodec:
     """A format that needs more than the message, such as a schema registry. It is pickled with its connector, and opened where
     the connector runs: subclasses define `open_decoder` and `open_encoder`.
 
@@ -53,33 +53,33 @@ class CodecAway(SquallError):
 
 def format_problem(name: str, format: object) -> str | None:
     """Return why an argument is no format; None if it is one. A format is a name in `NAMES`, a function of one argument,
-    or a `Codec`."""
-    if (isinstance(format, str) and format in NAMES) or callable(format) or isinstance(format, Codec):
+    or a `MessageCodec`."""
+    if (isinstance(format, str) and format in NAMES) or callable(format) or isinstance(format, MessageCodec):
         return None
     return f"{name} is {typed(format)}: give {', '.join(map(repr, NAMES))}, a function, or a codec"
 
 
-def decoder(format: str | Decode | Codec) -> Decode:
-    """Return the function that turns the bytes of a message into a value. It raises UnreadableMessage; of a `Codec`, also
-    CodecAway and other SquallErrors.
+def decoder(format: str | Decode | MessageCodec) -> Decode:
+    """Return the function that turns the bytes of a message into a value. It raises UnreadableMessage; of a
+    `MessageCodec`, also CodecAway and other SquallErrors.
 
-    format: "bytes"; "str", as UTF-8; "json"; a `Codec`; or a function from bytes to any value that a tuple can hold.
+    format: "bytes"; "str", as UTF-8; "json"; a `MessageCodec`; or a function from bytes to any value that a tuple can hold.
     """
-    if isinstance(format, Codec):
+    if isinstance(format, MessageCodec):
         return format.open_decoder()
     if not isinstance(format, str):
         return _by_user_read(format)
     return {"bytes": _same, "str": _text, "json": _json}[format]
 
 
-def encoder(format: str | Encode | Codec, subject: str = "") -> Encode:
-    """Return the function that turns a value into the bytes of a message. It raises FailTuple; of a `Codec`, also CodecAway and
-    other SquallErrors.
+def encoder(format: str | Encode | MessageCodec, subject: str = "") -> Encode:
+    """Return the function that turns a value into the bytes of a message. It raises FailTuple; of a `MessageCodec`,
+    also CodecAway and other SquallErrors.
 
-    format: "bytes", which takes bytes only; "str", as UTF-8; "json"; a `Codec`; or a function from a value to bytes.
-    subject: what a `Codec` registers its schema as, unless it names a subject itself.
+    format: "bytes", which takes bytes only; "str", as UTF-8; "json"; a `MessageCodec`; or a function from a value to bytes.
+    subject: what a `MessageCodec` registers its schema as, unless it names a subject itself.
     """
-    if isinstance(format, Codec):
+    if isinstance(format, MessageCodec):
         return format.open_encoder(subject)
     if not isinstance(format, str):
         return _by_user_written(format)

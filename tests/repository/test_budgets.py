@@ -16,7 +16,12 @@ MAX_METHODS = 30
 MAX_CONSTRUCTOR_PARAMETERS = 10
 #: Constructors that may take more, by keyword: a context takes all of a task's surroundings (users' tests call it too), and
 #: HdfsLines what `FileSpout` takes and what says where files and positions are.
-MANY_PARAMETERS = {"topology_api/context.py: Context", "squall_io/spark/spouts/lines.py: HdfsLines"}
+MANY_PARAMETERS = {
+    "topology_api/context.py: Context",
+    "squall_io/kafka/sink.py: KafkaSink",
+    "squall_io/kafka/spout.py: KafkaSpout",
+    "squall_io/spark/spouts/lines.py: HdfsLines",
+}
 CATCH_ALL = {
     "base", "common", "helper", "helpers", "misc", "shared", "stuff", "tools", "util", "utilities", "utils",
 }  # fmt: skip

@@ -22,7 +22,9 @@ SCHEMA = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "
 
 
 @pytest.mark.parametrize("epochs", [False, True])
-def test_messages_wait_for_their_registry(kafka: KafkaServer, epochs: bool) -> None:
+def test_messages_wait_for_their_registry(
+    kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, epochs: bool
+) -> None:
     topic = kafka.create()
     around = Surroundings()
     if not epochs:
@@ -39,13 +41,15 @@ def test_messages_wait_for_their_registry(kafka: KafkaServer, epochs: bool) -> N
     with pytest.raises(CodecAway):
         later.row(waiting)
 
-    spout, shown, emitted = KafkaSpout(topic, servers=kafka.servers, decode=Avro(url)), [], []
+    spout = KafkaSpout(topic, servers=kafka.servers, decode=Avro(url))
+    shown: list[Any] = []
+    emitted: list[Any] = []
     context = context_of("read", 0, 1, around)
     context._progress = shown.append
     spout.open(context)
     if epochs:
         spout.rewind(None)
-    spout.emit = lambda values, **more: emitted.append(values[0])  # type: ignore[method-assign,assignment]
+    monkeypatch.setattr(spout, "emit", lambda values, **more: emitted.append(values[0]))
 
     def called(until: Any) -> None:
         def once() -> bool:

@@ -7,16 +7,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from local_cluster import LocalCluster
 from local_cluster.contracts.opened import Surroundings, context_of, tuples_of
 from squall_io.kafka import KafkaSink
 from squall_io.kafka.client import KafkaRefused
 from tests.kafka_servers import ANSWER_SECS, KafkaServer
+from tests.rewinding_spout import FromPosition
 from tests.zookeeper_servers import eventually
-from topology_api import Fields, InvalidConfig, RowsRefused, Tuple
+from topology_api import Fields, InvalidConfig, RowsRefused, TopologyBuilder, Tuple
 
 pytest.importorskip("confluent_kafka")
 pytestmark = pytest.mark.slow
@@ -312,7 +315,7 @@ def test_wrong_passwords_and_missing_rights_are_errors_that_say_so(
 
 
 def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> None:
-    from squall_io.kafka.cluster import Stopped
+    from squall_io.kafka.cluster import StoppedWaiting
 
     topic = sinks.kafka.create()
     sink = sinks.open(topic)
@@ -328,7 +331,7 @@ def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> No
                 sinks.stopped = True
 
             thread = in_background(stop)
-            with pytest.raises(Stopped):
+            with pytest.raises(StoppedWaiting):
                 sink.write(token and 2, rows("b"), 1, token)  # type: ignore[arg-type]
             thread.join()
     finally:
@@ -336,6 +339,38 @@ def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> No
     sinks.stopped = False
     sinks.show(sink, rows("b"), 2, topic)
     assert there(sinks.kafka, topic) == ["a", "b"]
+
+
+class Numbers(FromPosition):
+    """Every 50th number is too large for the topic."""
+
+    outputs = Fields("k", "v")
+
+    def next_tuple(self) -> float:
+        if self.at < 150:
+            text = "x" * 3000 if self.at % 50 == 49 else f"{self.at:03}"
+            self.emit((str(self.at % 7), text), message_id=self.at)
+            self.at += 1
+        return 0.01
+
+
+def test_each_row_is_there_once_in_a_topology_that_starts_again_and_again(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
+    topic = kafka.create(settings={"max.message.bytes": "2000"})
+    builder = TopologyBuilder("shop")
+    builder.set_spout("numbers", Numbers())
+    sink = KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str")
+    builder.set_bolt("write", sink, 2).fields_grouping("numbers", "k")
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
+    letters = set()
+    for seconds in (0.7, 0.4, 5.0):
+        with LocalCluster(simulated_time=True) as cluster:
+            cluster.submit(builder.build(), conf)
+            cluster.advance(seconds)
+            letters |= {letter.id for letter in cluster.dead_letters("shop")}
+    assert there(kafka, topic) == [f"{number:03}" for number in range(150) if number % 50 != 49]
+    assert len(letters) == 3
 
 
 # Without a broker.

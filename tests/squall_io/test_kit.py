@@ -222,6 +222,6 @@ def test_functions_of_users() -> None:
 def test_formats_travel_and_others_are_refused() -> None:
     assert format_problem("decode", "json") is format_problem("decode", bytes.hex) is None
     assert pickle.loads(pickle.dumps(("json", bytes.hex))) == ("json", bytes.hex)
-    assert "decode is 'xml' (str): give 'bytes', 'str', 'json', or a function" in str(
+    assert "decode is 'xml' (str): give 'bytes', 'str', 'json', a function, or a codec" in str(
         format_problem("decode", "xml")
     )

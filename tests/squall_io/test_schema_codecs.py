@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from squall_io.kit.codecs import Codec, CodecAway, UnreadableMessage, decoder, encoder
+from squall_io.kit.codecs import CodecAway, MessageCodec, UnreadableMessage, decoder, encoder
 from squall_io.kit.schemas import Avro, JsonSchema, Protobuf, RegistryRefused
 from squall_io.kit.schemas.wire import HEAD, head, indexes_head, indexes_of, schema_id_of
 from squall_io.kit.secrets import NoSecret
@@ -40,7 +40,7 @@ def there() -> Iterator[StandIn]:
         yield stand_in
 
 
-def shipped(codec: Codec) -> Any:
+def shipped(codec: MessageCodec) -> Any:
     return pickle.loads(pickle.dumps(codec))
 
 
@@ -236,7 +236,7 @@ def test_protobuf_of_another_type_is_unreadable(there: StandIn) -> None:
 # The registry.
 
 
-CODECS: dict[str, Callable[..., Codec]] = {
+CODECS: dict[str, Callable[..., MessageCodec]] = {
     "avro": lambda url, **more: Avro(url, schema=RECORD, **more),
     "json": lambda url, **more: JsonSchema(url, schema=PERSON, **more),
     "protobuf": lambda url, **more: Protobuf(protobuf_classes()[2], url, **more),

@@ -7,7 +7,14 @@ import json
 from typing import Any
 
 from squall_io.kit.codecs import Decode, Encode, UnreadableMessage
-from squall_io.kit.schemas.registry import AVRO, Registry, RegistryCodec, Schema, once, text_of_schema
+from squall_io.kit.schemas.registry import (
+    AVRO,
+    RegisteredSchema,
+    RegistryCodec,
+    SchemaRegistry,
+    once,
+    text_of_schema,
+)
 from squall_io.kit.schemas.wire import HEAD, head, schema_id_of
 from topology_api import FailTuple, SquallError
 from topology_api.wording import class_name, message_of, typed
@@ -39,7 +46,7 @@ class Avro(RegistryCodec):
     def open_decoder(self) -> Decode:
         """Return the function that reads messages."""
         fastavro, registry = _loaded(), self.opened()
-        reader = None if self.schema is None else _parsed(fastavro, registry, Schema(self.schema))
+        reader = None if self.schema is None else _parsed(fastavro, registry, RegisteredSchema(self.schema))
         parsed: dict[int, Any] = {}
 
         def decode(data: bytes) -> Any:
@@ -72,7 +79,7 @@ class Avro(RegistryCodec):
             if self.schema is None:
                 schema_id, found = registry.latest(subject)
             else:
-                found = Schema(self.schema)
+                found = RegisteredSchema(self.schema)
                 parsed = _parsed(fastavro, registry, found)
                 return head(self.id_of(registry, subject, found)), parsed
             return head(schema_id), _parsed(fastavro, registry, found)
@@ -102,7 +109,7 @@ def _loaded() -> Any:
     return fastavro
 
 
-def _parsed(fastavro: Any, registry: Registry, schema: Schema) -> Any:
+def _parsed(fastavro: Any, registry: SchemaRegistry, schema: RegisteredSchema) -> Any:
     """Return a schema as fastavro takes it, with those that it refers to."""
     names: dict[str, Any] = {}
     try:

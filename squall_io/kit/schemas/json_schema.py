@@ -7,7 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from squall_io.kit.codecs import Decode, Encode, UnreadableMessage, decoder, encoder
-from squall_io.kit.schemas.registry import JSON, Registry, RegistryCodec, Schema, once, text_of_schema
+from squall_io.kit.schemas.registry import (
+    JSON,
+    RegisteredSchema,
+    RegistryCodec,
+    SchemaRegistry,
+    once,
+    text_of_schema,
+)
 from squall_io.kit.schemas.wire import HEAD, head, schema_id_of
 from topology_api import FailTuple, SquallError
 from topology_api.wording import class_name, message_of
@@ -41,7 +48,7 @@ class JsonSchema(RegistryCodec):
         """Return the function that reads messages."""
         read, registry = decoder("json"), self.opened()
         checks: dict[int, Callable[[Any], str | None]] = {}
-        wanted = None if self.schema is None else Schema(self.schema, JSON)
+        wanted = None if self.schema is None else RegisteredSchema(self.schema, JSON)
         if self.validate:
             _loaded()
 
@@ -73,7 +80,7 @@ class JsonSchema(RegistryCodec):
             if self.schema is None:
                 schema_id, found = registry.latest(subject)
             else:
-                found = Schema(self.schema, JSON)
+                found = RegisteredSchema(self.schema, JSON)
                 schema_id = self.id_of(registry, subject, found)
             return head(schema_id), _check(registry, found) if self.validate else None
 
@@ -99,7 +106,7 @@ def _loaded() -> Any:
     return jsonschema
 
 
-def _check(registry: Registry, schema: Schema) -> Callable[[Any], str | None]:
+def _check(registry: SchemaRegistry, schema: RegisteredSchema) -> Callable[[Any], str | None]:
     """Return what says why a value does not fit a schema. What the schema refers to is that of the registry, and nothing is
     fetched from anywhere else."""
     jsonschema = _loaded()

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from squall_io.kit.codecs import Decode, Encode, UnreadableMessage
-from squall_io.kit.schemas.registry import PROTOBUF, Reference, Registry, RegistryCodec, Schema, once
+from squall_io.kit.schemas.registry import (
+    PROTOBUF,
+    Reference,
+    RegisteredSchema,
+    RegistryCodec,
+    SchemaRegistry,
+    once,
+)
 from squall_io.kit.schemas.wire import head, indexes_head, indexes_of, schema_id_of
 from topology_api import FailTuple, SquallError
 from topology_api.wording import class_name, message_of, typed
@@ -85,11 +92,11 @@ class Protobuf(RegistryCodec):
 
         return encode
 
-    def _registered(self, registry: Registry, subject: str, file: Any) -> int:
+    def _registered(self, registry: SchemaRegistry, subject: str, file: Any) -> int:
         """Register a file after those that it imports; return its id."""
         return self.id_of(registry, subject, self._schema(registry, file))
 
-    def _schema(self, registry: Registry, file: Any) -> Schema:
+    def _schema(self, registry: SchemaRegistry, file: Any) -> RegisteredSchema:
         references = []
         for each in file.dependencies:
             if not each.name.startswith(_WELL_KNOWN):
@@ -98,7 +105,7 @@ class Protobuf(RegistryCodec):
                     registry.register(each.name, schema)
                 version = registry.registered(each.name, schema)[1]
                 references.append(Reference(each.name, each.name, version))
-        return Schema(base64.b64encode(file.serialized_pb).decode(), PROTOBUF, tuple(references))
+        return RegisteredSchema(base64.b64encode(file.serialized_pb).decode(), PROTOBUF, tuple(references))
 
 
 def _loaded() -> Any:

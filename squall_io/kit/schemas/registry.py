@@ -16,7 +16,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from squall_io.kit.codecs import Codec, CodecAway, UnreadableMessage
+from squall_io.kit.codecs import CodecAway, MessageCodec, UnreadableMessage
 from squall_io.kit.secrets import resolve, secret_problem, url_problem, user_of
 from topology_api import InvalidConfig, SquallError
 from topology_api.wording import typed
@@ -44,7 +44,7 @@ class Reference(msgspec.Struct, frozen=True):
     version: int
 
 
-class Schema(msgspec.Struct, frozen=True):
+class RegisteredSchema(msgspec.Struct, frozen=True):
     """A schema as the registry has it."""
 
     schema: str
@@ -61,7 +61,7 @@ class Schema(msgspec.Struct, frozen=True):
         return found
 
 
-class Registry:
+class SchemaRegistry:
     """One registry, as a task uses it. Raises CodecAway while it does not answer, and RegistryRefused.
 
     url: may name a user. password: of this user. timeout: the most seconds of a request.
@@ -76,10 +76,10 @@ class Registry:
             word = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {word}"
         self._timeout = timeout
-        self._by_id: dict[int, Schema] = {}
-        self._versions: dict[tuple[str, int], Schema] = {}
+        self._by_id: dict[int, RegisteredSchema] = {}
+        self._versions: dict[tuple[str, int], RegisteredSchema] = {}
 
-    def schema(self, schema_id: int) -> Schema:
+    def schema(self, schema_id: int) -> RegisteredSchema:
         """Return the schema with an id. Raises UnreadableMessage if there is none."""
         if (known := self._by_id.get(schema_id)) is None:
             answer = self._asked(f"schemas/ids/{schema_id}")
@@ -90,7 +90,7 @@ class Registry:
             known = self._by_id[schema_id] = self._parsed(answer)
         return known
 
-    def version(self, subject: str, version: int) -> Schema:
+    def version(self, subject: str, version: int) -> RegisteredSchema:
         """Return a version of a subject."""
         if (known := self._versions.get((subject, version))) is None:
             answer = self._must(
@@ -100,7 +100,7 @@ class Registry:
             known = self._versions[subject, version] = self._parsed(answer)
         return known
 
-    def latest(self, subject: str) -> tuple[int, Schema]:
+    def latest(self, subject: str) -> tuple[int, RegisteredSchema]:
         """Return the id and the schema of the last version of a subject."""
         answer = self._must(
             f"subject {subject!r} has no schema that can be read",
@@ -108,20 +108,22 @@ class Registry:
         )
         return self._id(answer), self._parsed(answer)
 
-    def register(self, subject: str, schema: Schema) -> int:
+    def register(self, subject: str, schema: RegisteredSchema) -> int:
         """Register a schema, if it is new, and return its id."""
         what = f"the schema cannot be registered for subject {subject!r}"
         path = f"subjects/{quote(subject, safe='')}/versions"
         return self._id(self._must(what, path, schema.asked()))
 
-    def registered(self, subject: str, schema: Schema) -> tuple[int, int]:
+    def registered(self, subject: str, schema: RegisteredSchema) -> tuple[int, int]:
         """Return the id and the version of a schema that is registered already."""
         what = f"the schema is not registered for subject {subject!r}"
         answer = self._must(what, f"subjects/{quote(subject, safe='')}", schema.asked())
         version = answer.get("version") if isinstance(answer, dict) else None
         return self._id(answer), version if isinstance(version, int) else 1
 
-    def named(self, schema: Schema, seen: tuple[str, ...] = ()) -> Iterator[tuple[Reference, Schema]]:
+    def named(
+        self, schema: RegisteredSchema, seen: tuple[str, ...] = ()
+    ) -> Iterator[tuple[Reference, RegisteredSchema]]:
         """Yield what a schema refers to, each after what it refers to itself."""
         for each in schema.references:
             if each.name not in seen:
@@ -173,9 +175,9 @@ class Registry:
             raise CodecAway(f"registry {self.shown} answers without the id of a schema")
         return found
 
-    def _parsed(self, answer: object) -> Schema:
+    def _parsed(self, answer: object) -> RegisteredSchema:
         try:
-            return msgspec.convert(answer, Schema)
+            return msgspec.convert(answer, RegisteredSchema)
         except msgspec.ValidationError as error:
             raise CodecAway(
                 f"registry {self.shown} answers with something that is no schema: {error}"
@@ -198,7 +200,7 @@ def _refusal_of(status: int, body: bytes) -> _Refusal:
         return _Refusal(status, status, http.client.responses.get(status, "no reason given"))
 
 
-class RegistryCodec(Codec):
+class RegistryCodec(MessageCodec):
     """What the codecs with a registry share: where it is, and the schema that messages are written with.
 
     registry: the URL; a user may be in it ("https://app@registry:8081"). password: of the user, as `env:NAME` or `file:PATH`.
@@ -221,12 +223,12 @@ class RegistryCodec(Codec):
         self.registry, self.subject, self.password = registry, subject, password
         self.register, self.timeout = register, timeout
 
-    def opened(self) -> Registry:
+    def opened(self) -> SchemaRegistry:
         """Return the registry. Raises NoSecret."""
         password = None if self.password is None else resolve("password", self.password)
-        return Registry(self.registry, password, self.timeout)
+        return SchemaRegistry(self.registry, password, self.timeout)
 
-    def id_of(self, registry: Registry, subject: str, schema: Schema) -> int:
+    def id_of(self, registry: SchemaRegistry, subject: str, schema: RegisteredSchema) -> int:
         """Return the id of the schema that messages are written with."""
         if self.register:
             return registry.register(subject, schema)
