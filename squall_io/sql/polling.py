@@ -76,10 +76,9 @@ class RowReader:
 
     def _behind(self, place: Sequence[ColumnElement[Any]], after: Place) -> ColumnElement[bool]:
         if len(place) == 1:
-            return place[0] > after[0]
+            return place[0] > after[0]  # type: ignore[no-any-return]
         if self.engine.dialect.name in COMPARES_ROWS:
-            behind: ColumnElement[bool] = tuple_(*place) > tuple_(*after)
-            return behind
+            return tuple_(*place) > tuple_(*after)
         equal = [column == value for column, value in zip(place, after)]
         steps = (and_(*equal[:at], place[at] > after[at]) for at in range(len(place)))
         return or_(*steps)

@@ -18,7 +18,7 @@ from squall_io.sql.address import address_problems, parsed, with_password
 from squall_io.sql.calls import Call, CallingThread
 from squall_io.sql.lookup import SILENCE, names_of
 from squall_io.sql.places import SeenValues, packed, unpacked
-from topology_api import Fields, InvalidConfig, Replay, RewindableSpout, SquallError
+from topology_api import Fields, InvalidConfig, RewindableSpout, SquallError
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class SqlTable(RewindableSpout):
         under way can commit smaller values.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
         hosts. A URL with a password is refused: topologies hold no secrets.
-    replay: as `Spout.replay`.
     """
 
     threaded = True  # drivers block
@@ -79,7 +78,6 @@ class SqlTable(RewindableSpout):
         poll_interval: float | None = None,
         lag: float = LAG_SECONDS,
         password: str | None = None,
-        replay: Replay | None = RewindableSpout.replay,
     ) -> None:
         address = parsed(url, type(self).__name__)
         names = names_of(columns)
@@ -87,7 +85,7 @@ class SqlTable(RewindableSpout):
             *address_problems(address, password),
             *_table_problems(table, names, order_by, key),
             *poll_problems(poll_interval),
-            *_reading_problems(start, follow, lag, replay),
+            *_reading_problems(start, follow, lag),
         ]
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
@@ -101,7 +99,6 @@ class SqlTable(RewindableSpout):
         self.poll_interval = POLL_SECONDS if poll_interval is None else float(poll_interval)
         self.lag = float(lag) if follow else 0.0
         self.password = password
-        self.replay = replay
         self.outputs = Fields(*names.values())
 
     def open(self, context: Context) -> None:
@@ -236,7 +233,7 @@ def _table_problems(
         yield "key is empty: give the columns that tell rows apart, or leave it out for the primary key"
 
 
-def _reading_problems(start: object, follow: object, lag: object, replay: object) -> Iterator[str]:
+def _reading_problems(start: object, follow: object, lag: object) -> Iterator[str]:
     if start is not None:
         try:
             packed([start])
@@ -246,5 +243,3 @@ def _reading_problems(start: object, follow: object, lag: object, replay: object
         yield f"follow is {typed(follow)}: give True or False"
     if type(lag) not in (int, float) or not 0 <= lag <= 86_400:  # type: ignore[operator]
         yield f"lag is {typed(lag)}: give the seconds for which a value waits, 0 to 86400"
-    if replay is not None and not isinstance(replay, Replay):
-        yield f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"

@@ -45,7 +45,6 @@ ALLOWED = {
     "squall_cli/local/summary.py:cut off": "a value of the run's outcome, as in its JSON",
     "squall_cli/packing/loading.py": "Python: names of frozen modules, and its ImportError",
     "squall_cli/terminal/component_table.py": "values of ComponentStatus.idle, and a column's head",
-    "squall_io/postgres/connection.py": "libpq and the server: a login that is refused has no code",
     "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a wrong statement, have no code",
     "squall_io/spark/replay/run.py": "Python's ModuleNotFoundError, by way of Spark",
     "squall_io/spark/results/job_errors.py": "Spark, its Java and its Python workers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -297,6 +298,30 @@ def test_a_slot_that_was_made_again_has_lost_the_changes(
     run(server, "SELECT pg_drop_replication_slot('shop')", "INSERT INTO orders VALUES (1, 'gone')")
     with pytest.raises(LostChanges, match="because the slot was made again"):
         opened(changes(server, create=True), position=position)
+
+
+def test_a_server_that_shuts_down_does_not_wait_for_commits(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    """The slot stays behind what was read, and the server would wait until it has caught up."""
+    reading = opened(changes(server, create=True), keep=1)
+    for number in range(6):
+        run(server, f"INSERT INTO orders VALUES ({number}, 'x')")
+        reading.read(number + 1)
+        reading.spout.position()
+        reading.ack()
+        for _ in range(12):
+            reading.step()
+    assert reading.rows[0][4] < place(server) < reading.rows[-1][4]
+    stopping = threading.Thread(target=server.stop, args=("fast",))
+    stopping.start()
+    try:
+        until(lambda: not stopping.is_alive(), reading.step)
+        assert reading.spout._opened._waiting.reason
+    finally:
+        stopping.join()
+        server.start()
+    until(lambda: not reading.spout._opened._waiting.reason, reading.step)
 
 
 # Setups that cannot work.

@@ -249,9 +249,10 @@ def test_arguments_are_checked_together() -> None:
 
 @pytest.mark.parametrize("how", ["stopped", "frozen", "started again"])
 def test_each_row_counts_once_while_server_and_topology_come_and_go(
-    running: PostgreSQL, tmp_path: Path, how: str
+    running: PostgreSQL, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The primary key of the sink's table refuses a row that comes twice."""
+    monkeypatch.setattr("squall_io.sql.table.SILENCE", 1.0)
     url = running.url
     execute(
         url,
