@@ -38,6 +38,7 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "A worker that cannot open a file for 3 s nevertheless ends",
     ),
     "docs/spark-guarantees.md": (
+        "files above 5 GB are copied that way everywhere",  # a limit of S3
         "should agree to about a second (NTP)",
         "the NameNode is frozen for 30 s, or killed",
         "whose lease lasts for an hour",
@@ -53,6 +54,7 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "`waiting for storage for 40 s: ...`",
         "Spark's default is 1 GB",
         "three replicas and 128 MB",
+        "names a bundle of 600 MB as its dependency. The tests run a sink with 12 MB instead",  # measured
     ),
     "docs/spark.md": ("how many rows the example's bolt writes for one hour",),
     "docs/state.md": (
