@@ -25,7 +25,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import BinaryIO, Final
 
 from squall.stores.files import AbsentFile, FilesRefused, FileStatus, FileTaken, OpenStore
 from squall.stores.paths import TMP, authority_of, check_below, check_path, folder_of, leaves_table
@@ -146,9 +146,17 @@ class S3Files(OpenStore):
 
     def replace(self, path: str, data: bytes) -> None:
         """Create a file, or replace the existing one."""
+        self._replace(path, data)
+
+    def upload(self, path: str, content: BinaryIO) -> None:
+        """The same with the content of an open file, which is read while it is sent."""
+        content.seek(0)
+        self._replace(path, content)
+
+    def _replace(self, path: str, content: bytes | BinaryIO) -> None:
         what, key = self._what("write", path), self._key(path)
         self._require_folders(what, path)
-        self._bucket.put(what, key, data, if_absent=False)
+        self._bucket.put(what, key, content, if_absent=False)
 
     def move_if_absent(self, source: str, target: str) -> bool:
         """Copy a file, unless the new name is taken, and delete the old one. A crash, or an error, may leave the file with both

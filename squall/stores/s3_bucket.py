@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, BinaryIO, Final, TypeVar
 from urllib.parse import urlsplit
 
 from squall.stores.files import FilesRefused, FilesUnavailable, NotServed
@@ -128,10 +128,11 @@ class S3Bucket:
             self._pause(_PAUSE * 2**turn)
         raise AssertionError("the last turn returns or raises")
 
-    def put(self, what: str, key: str, data: bytes, *, if_absent: bool) -> None:
-        """Put an object. Raises `FileTaken` if it must be absent and is not."""
+    def put(self, what: str, key: str, content: bytes | BinaryIO, *, if_absent: bool) -> None:
+        """Put an object: bytes, or an open file from where it stands. Raises `FileTaken` if it must be absent and is not."""
+        body = content if hasattr(content, "read") else bytes(content)  # boto3 takes no memoryview
         self._write(
-            what, lambda: self._client.put_object(**self._at(key), Body=data, **_condition(if_absent))
+            what, lambda: self._client.put_object(**self._at(key), Body=body, **_condition(if_absent))
         )
 
     def copy(self, what: str, source: str, target: str) -> None:
