@@ -38,7 +38,7 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "A worker that cannot open a file for 3 s nevertheless ends",
     ),
     "docs/spark-guarantees.md": (
-        "files above 5 GB are copied that way everywhere",  # a limit of S3
+        "files above 5 GB are copied that way everywhere",  # the most that one call of S3 copies
         "should agree to about a second (NTP)",
         "the NameNode is frozen for 30 s, or killed",
         "whose lease lasts for an hour",
@@ -49,6 +49,8 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "in the table about a second after its file appears",  # measured; test_soon_committed.py asserts 1.5 s
     ),
     "docs/spark-sink.md": (
+        "a bundle of 600 MB as its dependency",  # measured
+        "run a sink with 12 MB instead",  # measured
         "should set `until` at least a minute in the past",
         "epochs of one second would make 86,400 batches a day",
         "`waiting for storage for 40 s: ...`",

@@ -176,6 +176,7 @@ def test_errors_name_the_call_the_path_and_the_servers_words(opened: Open, s3: S
 
 
 def test_a_server_that_is_not_there_has_done_nothing(s3_keys: None) -> None:
+    pytest.importorskip("boto3")
     files = S3Files("s3://copies/away", "http://127.0.0.1:9", pause=lambda seconds: None)
     with pytest.raises(NotServed, match=r"squall\.s3\.endpoint"):
         files.put_if_absent("a", b"x")

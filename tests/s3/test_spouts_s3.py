@@ -50,7 +50,7 @@ def test_each_line_of_files_is_emitted_once(s3: S3Server, s3_path: str) -> None:
 def test_a_second_topology_continues_where_the_positions_are(s3: S3Server, s3_path: str) -> None:
     conf = {S3_ENDPOINT: s3.url}
 
-    def emitted() -> list[tuple[object, ...]]:
+    def emitted() -> list[tuple[Any, ...]]:
         spout = HdfsLines(f"{s3_path}/in", positions=f"{s3_path}/read", conf=conf)
         return sorted(complete_topology(topology(spout, 1)).emitted("source"))
 
