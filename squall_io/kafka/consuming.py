@@ -234,9 +234,11 @@ class KafkaReader:
         return answer
 
     def _raise(self, error: Any, what: str) -> None:
-        if (refused := self.events.refused) is not None and is_away(error):
+        # Only partitions that were found are asked for: the client has forgotten them, since no broker has answered for long.
+        away = is_away(error) or error.name() == "_UNKNOWN_PARTITION"
+        if (refused := self.events.refused) is not None and away:
             raise refusal(refused, what) from None
-        if is_away(error):
+        if away:
             raise KafkaAway(self.events.reason(text_of(error))) from None
         raise refusal(error, what) from None
 

@@ -278,7 +278,7 @@ class KafkaTask:
             found, refused = self._reader.find(self._assignment.topics)
             self._begin(found)
         except KafkaAway as error:
-            self._look_at = now + self._waiting.failed(str(error))
+            self._look_at = self._context.now() + self._waiting.failed(str(error))  # the call took its time
             return
         self._answered()
         missing = sorted(topic for topic, numbers in found.items() if not numbers)
@@ -354,7 +354,7 @@ class KafkaTask:
         try:
             bounds = self._reader.bounds(self._out_of_range)
         except KafkaAway as error:
-            self._probe_at = now + self._waiting.failed(str(error))
+            self._probe_at = self._context.now() + self._waiting.failed(str(error))
             return
         for place, (low, high) in bounds.items():
             wanted = self._assignment.partitions[place].items.next
@@ -373,7 +373,7 @@ class KafkaTask:
         try:
             self._reader.bounds(self._assignment.partitions)
         except KafkaAway as error:
-            self._probe_at = now + self._waiting.failed(str(error))
+            self._probe_at = self._context.now() + self._waiting.failed(str(error))
         else:
             self._answered()
 
