@@ -2,8 +2,8 @@
 
 The messages are in two partitions. The bare loop reads one partition after the other, `consume(500)` at a time, and decodes
 each message with msgspec. Squall reads them with two tasks in a LocalCluster, into a bolt that counts, with acks and a group,
-and in epochs. All run in this process, in turn, in several rounds; the clock and the processor time begin with the first message
-and end with the last one, so the start is in neither. Needs Java, Maven and confluent-kafka.
+and in epochs. All run in this process, in turn, in several rounds; the clock and the processor time begin with the first
+message and end with the last one, so the start is in neither. Needs Java, Maven and confluent-kafka.
 
     python -m benchmarks kafka_spout [--messages 200000] [--rounds 3]
 """
