@@ -49,8 +49,8 @@ class KafkaSpout(RewindableSpout):
     fields: which of "value", "key", "headers", "timestamp", "topic", "partition" and "offset" a tuple has, in this order.
     schema: with decode="json", Spark's DDL text, `"word string, count bigint NOT NULL"`: a tuple has these members of the
         object in place of "value", each with the type of its column.
-    max_gap: without `topology.state.path`, at so many emitted messages from one on that is neither acked nor failed, its
-        partition is paused.
+    max_gap: without `topology.state.path`, a partition is paused when this number of messages is emitted from one on that is
+        neither acked nor failed.
     look_interval: the seconds between two looks for new partitions and topics, at least 1.
     settings: further settings of librdkafka, such as {"security.protocol": "SASL_SSL", "sasl.password": "env:KAFKA_PASSWORD"}.
         A secret is named by `env:NAME` or `file:PATH`.
