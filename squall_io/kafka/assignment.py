@@ -108,7 +108,7 @@ class PartitionProgress:
         self.left_out = 0
 
 
-class Assignment:
+class TaskPartitions:
     """The partitions of one task.
 
     topics: the topics and patterns to read. max_gap: how many messages from an unsettled one on may be emitted. tracked:

@@ -102,8 +102,9 @@ class KafkaReader:
         self.consume: Callable[..., list[Any]] = self._consumer.consume
         self._open = threading.Lock()
         self._closed = False
-        #: How many commits have no answer yet, and what the last one that failed said.
-        self.commits = 0
+        #: The offsets that the group was last asked to store, those that it has stored, and what the last failure said.
+        self._wanted: dict[Partition, int] = {}
+        self.stored: dict[Partition, int] = {}
         self.commit_error: Any = None
 
     def find(self, topics: Iterable[str]) -> tuple[dict[str, list[int]], list[KafkaRefused]]:
@@ -183,7 +184,7 @@ class KafkaReader:
         """Read a partition on."""
         self._consumer.resume([self._place(*partition)])
 
-    def take(self, most: int, seconds: float) -> list[Any]:
+    def receive(self, most: int, seconds: float) -> list[Any]:
         """Return the next messages and events, at most this many; wait so long for the first one."""
         if (messages := self.consume(most, 0)) or not seconds:
             return messages
@@ -191,18 +192,21 @@ class KafkaReader:
         return [] if first is None else [first, *self.consume(most, 0)]
 
     def commit(self, offsets: Mapping[Partition, int]) -> None:
-        """Have the group store offsets. The answer comes later, see `commit_error`."""
+        """Have the group store offsets. The answer comes later, in `stored` or `commit_error`; if the broker is away, maybe
+        never."""
+        self._wanted.update(offsets)
         places = [self._place(*place, offset) for place, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=True)
-            self.commits += 1
         except self._failure as error:
             self.commit_error = error.args[0]
 
     def _committed(self, error: Any, places: Iterable[Any]) -> None:
-        self.commits = max(0, self.commits - 1)
-        failed = [error, *(each.error for each in places)]
-        self.commit_error = next((each for each in failed if each is not None), None)
+        self.commit_error = error
+        for each in places:
+            if error is None and each.error is None:
+                self.stored[each.topic, each.partition] = each.offset
+            self.commit_error = self.commit_error or each.error
 
     def end_of(self, partition: Partition) -> int:
         """Return the end of a partition as far as the client knows; below 0 if it does not. May be called in another thread."""
@@ -217,7 +221,7 @@ class KafkaReader:
         with self._open:
             self._closed = True
         end = time.monotonic() + (CLOSE_SECS if self.events.last is None else 1.0)
-        while self.commits and time.monotonic() < end:
+        while self._wanted.items() - self.stored.items() and time.monotonic() < end:
             self._consumer.poll(0.1)
         ending = threading.Thread(target=self._consumer.close, name="end of a Kafka client", daemon=True)
         ending.start()

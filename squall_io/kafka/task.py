@@ -13,12 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.kafka.assignment import (
-    Assignment,
     Gap,
     LostMessages,
     Offsets,
     Partition,
     PartitionProgress,
+    TaskPartitions,
     checked_position,
     gap_at,
     is_pattern,
@@ -64,7 +64,7 @@ class KafkaTask:
         self._epochs = epochs
         self._group = spout.group
         self._look_interval = spout.look_interval
-        self._assignment = Assignment(
+        self._assignment = TaskPartitions(
             spout.topics, context.index, context.parallelism, spout.start, spout.max_gap, not epochs
         )
         self._row = row_of(spout.fields, spout.decode, spout.decode_key, spout.schema)
@@ -84,7 +84,9 @@ class KafkaTask:
         self._ends: dict[Partition, int] = {}
         self._look_at = self._save_at = self._probe_at = 0.0
         self._why = self._shown = ""
-        self._saved: dict[Partition, int] = {}
+        #: What the group was last asked to store, and when.
+        self._saving: dict[Partition, int] = {}
+        self._saving_at = 0.0
         #: What `position` said last; only with epochs.
         self._asked: dict[Partition, int] = {}
         self._left_out = context.counter("messages left out")
@@ -124,9 +126,9 @@ class KafkaTask:
         if self._emit_left(emit):
             return None
         if not self._assignment.partitions:
-            self._reader.take(1, WAIT_SECONDS)  # lets the client say why
+            self._reader.receive(1, WAIT_SECONDS)  # lets the client say why
             return max(0.0, min(self._look_at - now, 1.0))
-        messages = self._reader.take(AT_ONCE, WAIT_SECONDS)
+        messages = self._reader.receive(AT_ONCE, WAIT_SECONDS)
         if messages:
             self._messages = iter(messages)
             self._emit_left(emit)
@@ -149,10 +151,12 @@ class KafkaTask:
         if self._group is None:
             return
         offsets = self._asked if self._epochs else self._assignment.settled()
-        changed = {place: offset for place, offset in offsets.items() if self._saved.get(place) != offset}
-        if changed:
+        stored = self._reader.stored
+        changed = {place: offset for place, offset in offsets.items() if stored.get(place) != offset}
+        now = self._context.now()
+        if changed and (changed != self._saving or now - self._saving_at >= RETRY_SECONDS):
             self._reader.commit(changed)
-            self._saved.update(changed)
+            self._saving, self._saving_at = changed, now
 
     def close(self) -> None:
         """Store how far the task has read, and end the client."""
@@ -334,7 +338,7 @@ class KafkaTask:
             for place, offset in offsets.items():
                 assignment.begun(place, offset)
                 self._ends[place] = bounds[place][1]
-            self._saved.update({place: at for place, at in committed.items() if offsets[place] == at})
+            self._reader.stored.update({place: at for place, at in committed.items() if offsets[place] == at})
             reader.add(offsets)
             self._why = ""
             names = ", ".join(
@@ -387,7 +391,6 @@ class KafkaTask:
         self._save_at = now + SAVE_SECONDS
         if (error := self._reader.commit_error) is not None:
             self._reader.commit_error = None
-            self._saved.clear()
             if not is_away(error):
                 what = f"the offsets of group {self._group!r} cannot be stored"
                 self._report(refusal(error, what), error.name(), ("", 0))

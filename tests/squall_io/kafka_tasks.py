@@ -93,7 +93,7 @@ class KafkaSpoutTask:
         return eventually(stepped, secs, every=0.001)
 
     def read(self, count: int) -> list[Any]:
-        """The first values of tuples, when there are so many of them."""
+        """The first values of tuples, when there are as many as that."""
         self.until(lambda: len(self.values()) >= count)
         return self.values()
 

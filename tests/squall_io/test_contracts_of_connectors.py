@@ -16,7 +16,7 @@ import sqlalchemy
 from local_cluster.contracts import token_sinks
 from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
 from squall_io.files import FileSink, FileSpout
-from squall_io.kafka import KafkaSink
+from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.spark import CommittedRows, HdfsLines
 from squall_io.spark.stores import open_files
 from squall_io.sql import SqlSink
@@ -183,6 +183,20 @@ AT_EACH_LINE = (
     "write may raise at any line",
     "a process may be killed while rows are refused",
 )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("parallelism", [1, 2])
+def test_kafka_spout(kafka: KafkaServer, parallelism: int) -> None:
+    topic = kafka.create(partitions=3)
+    for partition in range(3):
+        kafka.send(topic, [f'"{partition} {number}"' for number in range(12)], partition=partition)
+    check_rewindable_spout(
+        lambda: KafkaSpout(topic, servers=kafka.servers),
+        [(f"{partition} {number}",) for partition in range(3) for number in range(12)],
+        parallelism=parallelism,
+        lose=lambda: kafka.delete(topic),
+    )
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from squall_io.kafka import KafkaSpout
-from squall_io.kafka.assignment import Assignment, Gap, Start, gap_at, matching, merged
+from squall_io.kafka.assignment import Gap, Start, TaskPartitions, gap_at, matching, merged
 from squall_io.kafka.client import client_settings, loaded, settings_problems
 from squall_io.kit.secrets import NoSecret
 from topology_api import InvalidConfig, SquallError
@@ -23,9 +23,9 @@ THEN = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 def assignment(
     *topics: str, index: int = 0, parallelism: int = 1, start: Start = "latest", **more: Any
-) -> Assignment:
+) -> TaskPartitions:
     arguments: dict[str, Any] = {"max_gap": 4, "tracked": True, **more}
-    return Assignment(topics or ("a",), index, parallelism, start, **arguments)
+    return TaskPartitions(topics or ("a",), index, parallelism, start, **arguments)
 
 
 def test_a_commit_goes_before_the_group_and_the_group_before_the_start() -> None:

@@ -14,6 +14,9 @@ from tests.kafka_servers import KafkaServer
 from tests.squall_io.kafka_tasks import KafkaSpoutTask
 from topology_api import Fields, SquallError
 
+pytest.importorskip("confluent_kafka")
+pytestmark = pytest.mark.slow
+
 
 def texts(first: int, last: int) -> list[str]:
     return [f"text {number}" for number in range(first, last)]
@@ -159,6 +162,7 @@ def test_members_of_json_become_columns(kafka: KafkaServer) -> None:
     kafka.send(topic, [json.dumps({"id": 1, "price": 2.5, "more": 3}), '{"id": "x"}', None, '{"id": 2}'])
     arguments = {"decode": "json", "schema": "id bigint, price double", "fields": ("value", "offset")}
     with KafkaSpoutTask(spout(kafka, topic, **arguments)) as task:
+        assert isinstance(task.spout.outputs, dict)
         assert task.spout.outputs["default"] == Fields("id", "price", "offset")
         task.read(2)
         assert [values for stream, values, _ in task.emitted if stream == "default"] == [
@@ -259,7 +263,7 @@ def test_the_gap_pauses_only_its_partition(kafka: KafkaServer) -> None:
         task.until(lambda: task.shown)
         task.nothing_more()
         emitted = len(task.emitted)
-        assert 100 <= emitted <= 100 + 500  # a call emits so many
+        assert 100 <= emitted <= 100 + 500  # a call emits that many
         assert f"{topic}-0 is paused: offset 0 is" in task.shown
         kafka.send(topic, ["other"], partition=1)
         assert task.read(emitted + 1)[-1] == "other"
@@ -336,7 +340,6 @@ def test_a_broker_that_is_killed_is_waited_for_and_nothing_is_lost_or_doubled(ka
     assert kafka.committed(topic, topic) == {0: 6}
 
 
-@pytest.mark.slow
 def test_a_frozen_broker_is_noticed_and_does_not_hold_up_the_end(kafka: KafkaServer) -> None:
     topic = kafka.create("orders")
     kafka.send(topic, texts(0, 3))
