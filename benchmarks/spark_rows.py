@@ -1,11 +1,13 @@
-"""CPU from a line of JSON to a committed row of a table, in Python, beside a plain loop with pyarrow; Java is not counted.
+"""CPU from a line of JSON to a committed row of a table: in Python, Java not counted, beside a plain loop with pyarrow; and
+beside Spark's Structured Streaming, which is Java.
 
 A file has objects with a word, a number and a time. The loop reads lines, makes values, and writes a parquet file for each
 100,000 rows. Squall reads the same lines with `FileSpout` or `HdfsLines`, 200,000 trees pending, and commits batches of
 100,000 with `SparkSink`, all in one process: in this one (`LocalCluster()`), or in a worker process. A bolt parses the lines,
 or, with "parsed by the spout", the spout (`format="jsonl"`), where Squall has that. What is counted is the CPU time of that
 process from the opened sink to the last commit, and how much of it the garbage collector took. "no collector" is the same with
-`gc.disable()`.
+`gc.disable()`. Structured Streaming reads the same file as JSON with the same schema and writes parquet, once to warm up and
+once measured; all processes below this one are counted.
 
     python -m benchmarks spark_rows [--rows 600000] [--rounds 2] [--only in-process ...]
 """
@@ -27,6 +29,7 @@ from typing import Any
 from benchmarks.child import answer, ask, machine, spread
 from benchmarks.collector import Collections
 from benchmarks.notes import find, leave
+from benchmarks.replay import cpu_of_children
 from local_cluster import LocalCluster
 from squall_io.files import FileSpout
 from squall_io.spark import HdfsLines, SparkSink
@@ -47,6 +50,7 @@ VARIANTS = {
     "in-process, HdfsLines, parsed by the spout": ("threads", "hdfs", "spout", True),
 }
 LOOP = "a loop with pyarrow"
+STREAMING = "Structured Streaming, with Java"
 
 
 class Parse(Bolt):
@@ -126,6 +130,28 @@ def by_hand(folder: str, path: str) -> None:
     answer({"cpu": time.process_time() - began})
 
 
+def by_streaming(folder: str, path: str, rows: int) -> None:
+    """The child's part of Structured Streaming."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "UTC").getOrCreate()
+
+    def run(name: str) -> None:
+        lines = spark.readStream.schema(SCHEMA).json(str(Path(path).parent))
+        written = lines.writeStream.format("parquet").option(
+            "checkpointLocation", f"{folder}/{name}-positions"
+        )
+        written.trigger(availableNow=True).start(f"{folder}/{name}").awaitTermination()
+
+    run("warm")
+    before = cpu_of_children()
+    run("measured")
+    after = cpu_of_children()
+    assert spark.read.parquet(f"{folder}/measured").count() == rows
+    answer({"cpu": sum(after.values()) - sum(before.values())})
+    spark.stop()
+
+
 def by_squall(variant: str, folder: str, path: str, rows: int) -> None:
     """The child's part of a variant."""
     place, reader, parser, collects = VARIANTS[variant]
@@ -165,11 +191,15 @@ def main() -> None:
         variant, folder, path = given.run
         if variant == LOOP:
             return by_hand(folder, path)
+        if variant == STREAMING:
+            return by_streaming(folder, path, given.rows)
         return by_squall(variant, folder, path, given.rows)
     print(machine())
     known = "format" in inspect.signature(FileSpout).parameters
     variants = [name for name in given.only or VARIANTS if known or VARIANTS[name][2] == "bolt"]
     found: dict[str, list[float]] = {name: [] for name in [LOOP, *variants]}
+    if not given.only:
+        found[STREAMING] = []
     shares: dict[str, list[float]] = {name: [] for name in found}
     with tempfile.TemporaryDirectory(prefix="squall-benchmark-") as base:
         path = Path(base, "lines", "rows.jsonl")
