@@ -26,13 +26,16 @@ from squall_io.kafka.client import (
 )
 from topology_api import SquallError
 
-#: Seconds for an answer. The task calls no bolt meanwhile.
+#: Seconds for an answer, and for one after a call that had none. The task handles no acks meanwhile.
 ANSWER_SECS: Final = 5.0
+AWAY_SECS: Final = 1.0
 #: Seconds for the last commit and the end of the client: a broker that is away must not hold up the end of a worker.
 CLOSE_SECS: Final = 5.0
 #: The group of clients that store no offsets: the library wants a name. Nothing of it reaches a broker but a look for it.
 _NO_GROUP: Final = "squall"
-_NO_TOPIC: Final = ("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC")
+NO_TOPIC: Final = frozenset(
+    ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION")
+)
 #: What the protocol calls the two ends in place of a time.
 _ENDS: Final = {EARLIEST: -2, LATEST: -1}
 
@@ -102,6 +105,7 @@ class KafkaReader:
         self.consume: Callable[..., list[Any]] = self._consumer.consume
         self._open = threading.Lock()
         self._closed = False
+        self._is_away = False
         #: The offsets that the group was last asked to store, those that it has stored, and what the last failure said.
         self._wanted: dict[Partition, int] = {}
         self.stored: dict[Partition, int] = {}
@@ -122,7 +126,7 @@ class KafkaReader:
                 about[name] = self._called(what, partial(self._consumer.list_topics, name)).topics[name]
         for name, each in about.items():
             try:
-                if each.error is not None and each.error.name() not in _NO_TOPIC:
+                if each.error is not None and each.error.name() not in NO_TOPIC:
                     self._raise(each.error, f"topic {name!r} cannot be read")
                 found[name] = [] if each.error is not None else sorted(each.partitions)
             except KafkaRefused as error:
@@ -130,7 +134,8 @@ class KafkaReader:
         return found, refused
 
     def offsets_at(self, when: Mapping[Partition, str | datetime]) -> dict[Partition, int]:
-        """Return the offset of each partition at one of its ends, or of its first message at a time or later."""
+        """Return the offset of each partition at one of its ends, or of its first message at a time or later. Raises KafkaAway
+        for a partition that is unknown: after a start of its broker it has no leader yet."""
         asked = [
             self._place(*place, _ENDS[at] if isinstance(at, str) else int(at.timestamp() * 1000))
             for place, at in when.items()
@@ -163,7 +168,7 @@ class KafkaReader:
         for each in answer:
             place = (each.topic, each.partition)
             if each.error is not None:
-                self._raise(each.error, f"{shown_partition(place)} cannot be read")
+                self._raise(each.error, f"{shown_partition(place)} cannot be read", unknown_passes=True)
             found[place] = each.offset
         return found
 
@@ -232,19 +237,20 @@ class KafkaReader:
     def _called(self, what: str, call: Callable[..., Any], *arguments: Any) -> Any:
         """Make a call that asks a broker."""
         try:
-            answer = call(*arguments, timeout=ANSWER_SECS)
+            answer = call(*arguments, timeout=AWAY_SECS if self._is_away else ANSWER_SECS)
         except self._failure as failure:
-            self._raise(failure.args[0], what)
+            self._is_away = is_away(failure.args[0])
+            self._raise(failure.args[0], what, unknown_passes=True)
+        self._is_away = False
         return answer
 
-    def _raise(self, error: Any, what: str) -> None:
-        # Only partitions that were found are asked for: the client has forgotten them, since no broker has answered for long.
-        away = is_away(error) or error.name() == "_UNKNOWN_PARTITION"
-        if (refused := self.events.refused) is not None and away:
+    def _raise(self, error: Any, what: str, unknown_passes: bool = False) -> None:
+        away = is_away(error) or (unknown_passes and error.name() in NO_TOPIC)
+        if (refused := self.events.refused) is not None and is_away(error):
             raise refusal(refused, what) from None
         if away:
             raise KafkaAway(self.events.reason(text_of(error))) from None
         raise refusal(error, what) from None
 
 
-__all__ = ["DECIDED_BY_SPOUT", "KafkaAway", "KafkaReader", "KafkaRefused"]
+__all__ = ["DECIDED_BY_SPOUT", "NO_TOPIC", "KafkaAway", "KafkaReader", "KafkaRefused"]

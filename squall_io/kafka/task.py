@@ -25,10 +25,10 @@ from squall_io.kafka.assignment import (
     shown_partition,
 )
 from squall_io.kafka.client import ClientEvents, addresses_of, is_away, refusal
-from squall_io.kafka.consuming import KafkaAway, KafkaReader, KafkaRefused
+from squall_io.kafka.consuming import NO_TOPIC, KafkaAway, KafkaReader, KafkaRefused
 from squall_io.kafka.rows import row_of
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
-from squall_io.kit.waiting import Waiting
+from squall_io.kit.waiting import FIRST_WAIT, Waiting
 from topology_api import EmitError, SquallError
 from topology_api.wording import listed
 
@@ -244,6 +244,8 @@ class KafkaTask:
             self._assignment.ended(progress, message.offset())
         elif error.name() == "_AUTO_OFFSET_RESET":
             self._out_of_range.add(partition)
+        elif error.name() in NO_TOPIC:
+            self._look_at = min(self._look_at, self._context.now() + FIRST_WAIT)  # which says what is missing
         elif not is_away(error):
             self._report(
                 refusal(error, f"{shown_partition(partition)} cannot be read"), error.name(), partition

@@ -389,3 +389,18 @@ def test_with_epochs_the_group_has_what_positions_said(kafka: KafkaServer) -> No
         task.until(lambda: kafka.committed(topic, topic) == {0: 5})
     with KafkaSpoutTask(spout(kafka, topic, group=topic), state=True) as task:
         assert task.read(5) == texts(0, 5)  # without a commit of the topology it begins at the start
+
+
+def test_a_topic_that_is_deleted_and_created_again_while_it_is_read_is_reported_and_read_on(
+    kafka: KafkaServer,
+) -> None:
+    topic = kafka.create("orders")
+    kafka.send(topic, texts(0, 5))
+    with KafkaSpoutTask(spout(kafka, topic, settings={"topic.metadata.refresh.interval.ms": 1000})) as task:
+        task.read(5)
+        kafka.delete(topic)
+        task.until(lambda: any("has no topic" in error for error in task.errors))
+        kafka.create_again(topic)
+        kafka.send(topic, ["fresh"])
+        assert task.read(6)[5:] == ["fresh"]
+        assert any("created again" in error for error in task.errors)
