@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -80,15 +81,16 @@ def test_each_message_counts_once_in_state_when_a_topology_comes_back(
         lines = [line.split() for line in counts.read_text().splitlines()] if counts.exists() else []
         return {word: int(times) for word, times in lines}
 
+    def counted(counts: Path, words: int) -> bool:
+        return sum(last(counts).values()) == words
+
     for tasks, turn in ((1, 1), (2, 2)):
         counts = tmp_path / f"counts-{turn}"
         for partition in range(3):
             kafka.send(topic, map(json.dumps, WORDS), partition=partition)
         with LocalCluster() as cluster:
             cluster.submit(counting(kafka, topic, counts, tasks), settings)
-            eventually(
-                lambda turn=turn: sum(last(tmp_path / f"counts-{turn}").values()) == turn * 600, 60, every=0.1
-            )  # type: ignore[misc]
+            eventually(partial(counted, counts, turn * 600), 60, every=0.1)
         expected = 3 * turn
         assert last(counts) == {
             f"w{n}": expected * sum(each["word"] == f"w{n}" for each in WORDS) for n in range(7)
