@@ -10,6 +10,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/hdfs": "a NameNode and two DataNodes start in 10 s, notice a dead peer in 12 s; Java starts in 7 s",
     "tests/s3": "moto answers one request after another, a store makes dozens, and a Spark starts and loads Amazon's client",
     "tests/spark": "a Spark session starts in 7 s, its first query takes 4 s, and each killed Java is started again",
+    "tests/examples/test_kafka_orders.py": "worker, broker and database are killed in turn, and started again",
     "tests/squall_io/test_kafka_spout.py": "a broker is killed, frozen and started again, and refused clients are tried again",
     "tests/squall_io/test_kafka_sink.py": "a broker starts, is killed, and starts again",
     "tests/repository/test_budgets.py": "parses every file of the project",
