@@ -66,6 +66,7 @@ class Server:
                 pass
         if how in ("before", "after"):
             raise ConnectionResetError
+        environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))  # the client has sent it all
         status, _, code = how.partition(" ")
         body = f"<Error><Code>{code}</Code><Message>as the test wants</Message></Error>".encode()
         return _answer(start, f"{status} {code}", body)

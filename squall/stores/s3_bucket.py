@@ -131,9 +131,14 @@ class S3Bucket:
     def put(self, what: str, key: str, content: bytes | BinaryIO, *, if_absent: bool) -> None:
         """Put an object: bytes, or an open file from where it stands. Raises `FileTaken` if it must be absent and is not."""
         body = content if hasattr(content, "read") else bytes(content)  # boto3 takes no memoryview
-        self._write(
-            what, lambda: self._client.put_object(**self._at(key), Body=body, **_condition(if_absent))
-        )
+        begins = 0 if isinstance(body, bytes) else body.tell()
+
+        def put() -> object:
+            if not isinstance(body, bytes):
+                body.seek(begins)  # an attempt that failed may have read it
+            return self._client.put_object(**self._at(key), Body=body, **_condition(if_absent))
+
+        self._write(what, put)
 
     def copy(self, what: str, source: str, target: str) -> None:
         """Copy an object to an absent key by one call. Raises `FileTaken`, `AbsentFile`."""

@@ -9,7 +9,7 @@ Must not know: clients, brokers, tuples.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -168,14 +168,17 @@ class TaskPartitions:
         """Return whether a commit of the topology says where this partition goes on."""
         return self.known is not None and partition[1] in self.known.get(partition[0], {})
 
-    def gone(self, found: Mapping[str, Iterable[int]]) -> list[Partition]:
-        """Return the partitions of this task that a commit of the topology names, and that are gone. found: as for `new`."""
+    def gone(self, found: Mapping[str, Iterable[int]], refused: Collection[str] = ()) -> list[Partition]:
+        """Return the partitions of this task that a commit of the topology names, and that are gone. found: as for `new`.
+        refused: topics of which this cannot be known."""
         own = own_partitions(self._known_partitions(), self._index, self._parallelism)
         patterns = [each for each in self.topics if is_pattern(each)]
         return [
             (topic, number)
             for topic, number in own
-            if (topic in self.topics or matching(patterns, [topic])) and number not in found.get(topic, ())
+            if topic not in refused
+            and (topic in self.topics or matching(patterns, [topic]))
+            and number not in found.get(topic, ())
         ]
 
     def begun(self, partition: Partition, offset: int) -> None:

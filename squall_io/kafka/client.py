@@ -47,6 +47,8 @@ _AWAY: Final = frozenset({
     "THROTTLING_QUOTA_EXCEEDED", "PREFERRED_LEADER_NOT_AVAILABLE", "ELIGIBLE_LEADERS_NOT_AVAILABLE",
     "THROTTLED",
 })  # fmt: skip
+#: What the name of a topic is.
+TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CREDENTIALS: Final = "check `sasl.mechanism`, `sasl.username` and `sasl.password` in the settings"
 _NO_TOPIC: Final = "create the topic, or correct the argument that names it"
 #: What helps against errors that do not pass by themselves.

@@ -111,11 +111,11 @@ class KafkaReader:
         self.stored: dict[Partition, int] = {}
         self.commit_error: Any = None
 
-    def find(self, topics: Iterable[str]) -> tuple[dict[str, list[int]], list[KafkaRefused]]:
-        """Return the partitions of topics and of those that match patterns, and why others cannot be read. A topic that is
-        missing has no partitions."""
+    def find(self, topics: Iterable[str]) -> tuple[dict[str, list[int]], dict[str, KafkaRefused]]:
+        """Return the partitions of topics and of those that match patterns, and why others cannot be read, by topic. A topic
+        that is missing has no partitions."""
         found: dict[str, list[int]] = {}
-        refused: list[KafkaRefused] = []
+        refused: dict[str, KafkaRefused] = {}
         about: dict[str, Any] = {}
         if patterns := [each for each in topics if is_pattern(each)]:
             every = self._called("the topics cannot be listed", self._consumer.list_topics).topics
@@ -130,7 +130,7 @@ class KafkaReader:
                     self._raise(each.error, f"topic {name!r} cannot be read")
                 found[name] = [] if each.error is not None else sorted(each.partitions)
             except KafkaRefused as error:
-                refused.append(error)
+                refused[name] = error
         return found, refused
 
     def offsets_at(self, when: Mapping[Partition, str | datetime]) -> dict[Partition, int]:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from squall_io.kafka.client import TOPIC
 from squall_io.kit.codecs import Encode
 from topology_api import FailTuple, Tuple
 from topology_api.wording import typed
@@ -125,8 +126,10 @@ def _topic(function: Callable[[Tuple], str], tup: Tuple) -> str:
         raise FailTuple(
             f"the function that names the topic raises {type(error).__name__}: {error}"
         ) from error
-    if not isinstance(topic, str) or not topic:
-        raise FailTuple(f"the function that names the topic returned {typed(topic)}: return a name")
+    if not isinstance(topic, str) or not TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise FailTuple(
+            f"the function that names the topic returned {typed(topic)}: a topic's name has letters, digits, '.', '_' and '-'"
+        )
     return topic
 
 
@@ -229,7 +232,8 @@ def size_of(row: Row) -> int:
 
 
 class Undelivered(NamedTuple):
-    """A message that was not delivered. error: the name that librdkafka has for why."""
+    """A message that was not delivered. error: the name that librdkafka has for why. at: its position among the rows; None: not
+    known."""
 
     error: str
     text: str
@@ -237,18 +241,23 @@ class Undelivered(NamedTuple):
     partition: int
     value: bytes | None
     key: bytes | None
+    at: int | None = None
 
 
-def refused_positions(rows: Sequence[Row], topic: str, failed: Sequence[Undelivered]) -> dict[int, str]:
-    """Return why rows are refused for good, by position. A message is known by its content, which is why it was
-    refused."""
-    why = {(each.topic, each.value, each.key): each for each in failed if each.error in REFUSALS}
-    if not why:
-        return {}
-    found = {}
-    for at, row in enumerate(rows):
-        name = topic if len(row) == 2 else row[2]
-        each = why.get((name, row[0], row[1]))
-        if each is not None and (len(row) == 2 or row[3] in (ANY, each.partition)):
-            found[at] = f"topic {name!r} refuses the message: {each.text} ({each.error})"
-    return found
+def doubtful_positions(rows: Sequence[Row], topic: str, failed: Sequence[Undelivered]) -> list[int]:
+    """Return the positions of rows of which some may be refused for good: their content is that of a message that was."""
+    contents = {(each.topic, each.value, each.key) for each in failed if each.error in REFUSALS}
+    if not contents:
+        return []
+    return [
+        at for at, row in enumerate(rows) if (topic if len(row) == 2 else row[2], row[0], row[1]) in contents
+    ]
+
+
+def refused_positions(failed: Sequence[Undelivered]) -> dict[int, str]:
+    """Return why rows are refused for good, by position, of messages whose positions are known."""
+    return {
+        each.at: f"topic {each.topic!r} refuses the message: {each.text} ({each.error})"
+        for each in failed
+        if each.at is not None and each.error in REFUSALS
+    }

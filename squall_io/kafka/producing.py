@@ -12,6 +12,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from squall_io.kafka.client import is_away, refusal, text_of
@@ -22,6 +23,7 @@ from squall_io.kafka.messages import (
     Row,
     TopicLimits,
     Undelivered,
+    doubtful_positions,
     refused_by,
     refused_positions,
 )
@@ -69,13 +71,17 @@ class Deliveries:
         self.errors: list[Any] = []
 
     def __call__(self, error: Any, message: Any) -> None:
-        if error is None:
-            return
-        topic, partition = message.topic(), message.partition()
-        self.add(error, topic, partition, message.value(), message.key())
+        if error is not None:
+            self.note(None, error, message)
+
+    def note(self, at: int | None, error: Any, message: Any) -> None:
+        """Note the report about the row at a position."""
+        if error is not None:
+            topic, partition = message.topic(), message.partition()
+            self.add(error, topic, partition, message.value(), message.key(), at)
 
     def add(self, error: Any, *message: Any) -> None:
-        """Add a message: topic, partition, value, key."""
+        """Add a message: topic, partition, value, key, and the position of its row."""
         self.errors.append(error)
         self.failed.append(Undelivered(error.name(), text_of(error), *message))
 
@@ -195,19 +201,19 @@ class Producing:
         if not failed:
             return
         # The broker refuses batches. Alone, each row is refused for what it is.
-        doubtful = sorted(refused_positions(rows, self.topic, failed))
+        doubtful = doubtful_positions(rows, self.topic, failed)
         alone = self.cluster.producer({**self._own(), "batch.num.messages": 1})
         left = [rows[at] for at in doubtful]
-        found = refused_positions(left, self.topic, self._delivered(alone, left))
+        found = refused_positions(self._delivered(alone, left, alone=True))
         self.forget_limits()
         if found:
             raise OthersWritten({doubtful[at]: why for at, why in found.items()})
 
-    def _delivered(self, producer: Any, rows: Sequence[Row]) -> list[Undelivered]:
-        """Send rows until all are delivered or refused for good; return those that are refused."""
+    def _delivered(self, producer: Any, rows: Sequence[Row], alone: bool = False) -> list[Undelivered]:
+        """Send rows until all are delivered or refused for good; return the refused. alone: each row is a request."""
         deliveries = Deliveries()
         try:
-            self.send(producer, rows, deliveries)
+            self.send(producer, rows, deliveries, alone)
             self.flush(producer, deliveries)
             for each, error in zip(deliveries.failed, deliveries.errors, strict=True):
                 if each.error not in REFUSALS:
@@ -224,25 +230,28 @@ class Producing:
 
     # Both.
 
-    def send(self, producer: Any, rows: Sequence[Row], deliveries: Deliveries) -> None:
-        """Give rows to a producer, in their order."""
+    def send(self, producer: Any, rows: Sequence[Row], deliveries: Deliveries, alone: bool = False) -> None:
+        """Give rows to a producer, in their order. alone: each row is a request, and its position is reported with it."""
         produce, topic = producer.produce, self.topic
-        for row in rows:
+        report: Callable[[Any, Any], None] = deliveries
+        for at, row in enumerate(rows):
+            if alone:
+                report = partial(deliveries.note, at)
             while True:
                 try:
                     if len(row) == 2:
-                        produce(topic, row[0], row[1], ANY, deliveries)
+                        produce(topic, row[0], row[1], ANY, report)
                     else:
-                        value, key, name, partition, at, headers = row
-                        produce(name, value, key, partition, deliveries, timestamp=at, headers=headers)
+                        value, key, name, partition, when, headers = row
+                        produce(name, value, key, partition, report, timestamp=when, headers=headers)
                     break
                 except BufferError:
                     self._make_room(producer)
                 except self.cluster.kafka.KafkaException as error:
                     if error.args[0].name() not in REFUSALS:
                         raise
-                    name, partition = (topic, ANY) if len(row) == 2 else row[2:4]
-                    deliveries.add(error.args[0], name, partition, row[0], row[1])
+                    name, number = (topic, ANY) if len(row) == 2 else row[2:4]
+                    deliveries.add(error.args[0], name, number, row[0], row[1], at)
                     break
 
     def flush(self, producer: Any, deliveries: Deliveries, in_transaction: bool = False) -> None:
@@ -338,7 +347,7 @@ class _TokenWriter:
         around, producer, deliveries = self._around, self._producer, Deliveries()
         try:
             producer.begin_transaction()
-            around.send(producer, rows, deliveries)
+            around.send(producer, rows, deliveries, self._careful)
             producer.produce(around.tokens, str(epoch), self._token, on_delivery=deliveries)
             around.flush(producer, deliveries, in_transaction=True)
             if deliveries.failed:
@@ -358,9 +367,10 @@ class _TokenWriter:
         with suppress(self._cluster.kafka.KafkaException):
             self._producer.abort_transaction(5 * STEP)
         around = self._around
-        if found := refused_positions(rows, around.topic, deliveries.failed):
+        if any(each.error in REFUSALS for each in deliveries.failed):
             around.forget_limits()
-            if not self._careful:
+            found = refused_positions(deliveries.failed)
+            if not (self._careful and found):
                 raise _BatchRefused from error
             raise RowsRefused(found) from error
         for each in deliveries.errors:

@@ -7,11 +7,10 @@ Must not know: clients, transactions, how values become messages.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from squall_io.kafka.client import servers_problem, settings_problems
+from squall_io.kafka.client import TOPIC, servers_problem, settings_problems
 from squall_io.kafka.messages import Shape, row_maker
 from squall_io.kit.codecs import Encode, MessageCodec, encoder, format_problem
 from topology_api import Fields, InvalidConfig
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from squall_io.kafka.producing import Producing
     from topology_api import Context, Tuple
 
-_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 #: What a user's settings may not say, and what to do instead.
 DECIDED: Final = {
     "transactional.id": "it is made of the state of the topology and the task",
@@ -188,9 +186,9 @@ class KafkaSink(TokenSink):
 
 def _topic_problems(topic: object, tokens: object) -> Iterable[str]:
     names = "of letters, digits, '.', '_' and '-'"
-    if not callable(topic) and not (isinstance(topic, str) and _TOPIC.fullmatch(topic)):
+    if not callable(topic) and not (isinstance(topic, str) and TOPIC.fullmatch(topic)):
         yield f"topic is {typed(topic)}: give the name of a topic, {names}, or a function from the tuple to a name"
-    if not (isinstance(tokens, str) and _TOPIC.fullmatch(tokens)):
+    if not (isinstance(tokens, str) and TOPIC.fullmatch(tokens)):
         yield f"tokens is {typed(tokens)}: give the name of a topic, {names}"
     elif tokens == topic:
         yield f"tokens and topic are both {topic!r}: tokens need a topic of their own"

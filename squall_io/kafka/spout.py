@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from squall_io.kafka.assignment import EARLIEST, LATEST, Offsets, is_pattern, merged
-from squall_io.kafka.client import servers_problem, settings_problems
+from squall_io.kafka.client import TOPIC, servers_problem, settings_problems
 from squall_io.kafka.consuming import DECIDED_BY_SPOUT
 from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 #: The least and the most seconds between two looks for new partitions: each look asks for the topics.
 _LOOKS = (1.0, 86_400.0)
-_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class KafkaSpout(RewindableSpout):
@@ -164,7 +163,7 @@ def _topic_problems(topics: object) -> Iterator[str]:
                 re.compile(name)
             except re.error as error:
                 yield f"topics has the pattern {typed(name)}, which is none: {error}"
-        elif not isinstance(name, str) or not _TOPIC.fullmatch(name):
+        elif not isinstance(name, str) or not TOPIC.fullmatch(name):
             yield f"topics has {typed(name)}: a topic's name has letters, digits, '.', '_' and '-'; a pattern begins with '^'"
 
 

@@ -8,7 +8,7 @@ Must not know: settings of clients, the protocol, how values are decoded.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +30,7 @@ from squall_io.kafka.rows import row_of
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import FIRST_WAIT, Waiting
 from topology_api import EmitError, SquallError
-from topology_api.wording import listed
+from topology_api.wording import class_name, listed, message_of
 
 if TYPE_CHECKING:
     from squall_io.kafka.spout import KafkaSpout
@@ -42,6 +42,10 @@ LOOK_SECONDS: Final = 30.0
 SAVE_SECONDS: Final = 1.0
 #: Seconds after which what Kafka has refused is tried again.
 RETRY_SECONDS: Final = 5.0
+#: Seconds until a second look for partitions that seem to be gone.
+AGAIN_SECONDS: Final = 1.0
+#: Seconds after which offsets are stored again that have not changed: Kafka forgets them after days.
+RENEW_SECONDS: Final = 3600.0
 #: The most messages of a call of `next_tuple`. A call of a threaded spout costs as much as three emissions.
 AT_ONCE: Final = 500
 #: The longest wait within a call for the next message, while acks wait.
@@ -87,6 +91,7 @@ class KafkaTask:
         #: What the group was last asked to store, and when.
         self._saving: dict[Partition, int] = {}
         self._saving_at = 0.0
+        self._renew_at = context.now() + RENEW_SECONDS
         #: What `position` said last; only with epochs.
         self._asked: dict[Partition, int] = {}
         self._left_out = context.counter("messages left out")
@@ -197,6 +202,8 @@ class KafkaTask:
                 except SquallError:  # it is about the codec, not about the message, which is decoded again
                     self._messages = iter([message, *self._messages])
                     raise
+                except Exception as error:  # a codec of the user, or a library under one
+                    fault = UnreadableMessage(f"{class_name(error)}: {message_of(error)}")
                 if tracked:
                     items.taken(offset, offset + 1)
                 else:
@@ -238,6 +245,8 @@ class KafkaTask:
     def _take_event(self, message: Any) -> None:
         error, partition = message.error(), (message.topic(), message.partition())
         progress = self._assignment.partitions.get(partition)
+        if progress is None and self._group is None and error.name() == "GROUP_AUTHORIZATION_FAILED":
+            return  # the client asks for the group of its settings, which is never used
         if progress is None:
             self._report(refusal(error, "Kafka reports an error"), error.name(), ("", 0))
         elif error.name() == "_PARTITION_EOF":
@@ -282,13 +291,18 @@ class KafkaTask:
         self._look_at = now + RETRY_SECONDS
         try:
             found, refused = self._reader.find(self._assignment.topics)
-            self._begin(found)
+            if self._assignment.gone(
+                found, refused
+            ):  # a broker that has just started may not know its topics yet
+                self._reader.receive(1, AGAIN_SECONDS)
+                found, refused = self._reader.find(self._assignment.topics)
+            self._errors.extend(refused.values())
+            self._begin(found, refused)
         except KafkaAway as error:
             self._look_at = self._context.now() + self._waiting.failed(str(error))  # the call took its time
             return
         self._answered()
         missing = sorted(topic for topic, numbers in found.items() if not numbers)
-        self._errors.extend(refused)
         if missing:
             raise KafkaRefused(
                 f"{self._waiting.what} has no topic {listed(missing)}: create it, or correct `topics`; the spout reads it as"
@@ -309,16 +323,17 @@ class KafkaTask:
             self._why = f"no topic matches {listed(patterns)} yet"
         self._show(self._waiting_text)
 
-    def _begin(self, found: Mapping[str, list[int]]) -> None:
+    def _begin(self, found: Mapping[str, list[int]], refused: Collection[str]) -> None:
         assignment, reader = self._assignment, self._reader
-        if gone := assignment.gone(found):
+        if gone := assignment.gone(found, refused):
             raise LostMessages(
                 f"{', '.join(map(shown_partition, gone[:3]))}: {len(gone)} partition(s) of which the topology has committed a"
                 " position do not exist any more: restore them, or set another topology.state.path, with which reading"
                 " begins at `start`"
             )
         if new := assignment.new(found):
-            committed = {} if self._epochs else reader.committed(new)
+            every = [(topic, number) for topic, numbers in found.items() for number in numbers]
+            committed = {} if self._epochs else reader.committed(every)
             begins = {place: assignment.begin(place, committed) for place in new}
             named: dict[Partition, str | datetime] = {
                 place: at for place, at in begins.items() if not isinstance(at, int)
@@ -340,7 +355,9 @@ class KafkaTask:
             for place, offset in offsets.items():
                 assignment.begun(place, offset)
                 self._ends[place] = bounds[place][1]
-            self._reader.stored.update({place: at for place, at in committed.items() if offsets[place] == at})
+            self._reader.stored.update(
+                {place: at for place, at in committed.items() if offsets.get(place) == at}
+            )
             reader.add(offsets)
             self._why = ""
             names = ", ".join(
@@ -357,8 +374,12 @@ class KafkaTask:
 
     def _find_ends(self, now: float) -> None:
         """Go on at the earliest message of partitions whose next offset is gone."""
+        self._probe_at = now + RETRY_SECONDS
         try:
             bounds = self._reader.bounds(self._out_of_range)
+        except KafkaRefused as error:
+            self._errors.append(error)
+            return
         except KafkaAway as error:
             self._probe_at = self._context.now() + self._waiting.failed(str(error))
             return
@@ -391,6 +412,9 @@ class KafkaTask:
         if now < self._save_at:
             return
         self._save_at = now + SAVE_SECONDS
+        if now >= self._renew_at:
+            self._renew_at = now + RENEW_SECONDS
+            self._reader.stored.clear()
         if (error := self._reader.commit_error) is not None:
             self._reader.commit_error = None
             if not is_away(error):

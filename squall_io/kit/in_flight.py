@@ -40,7 +40,10 @@ class ItemsInFlight:
     @property
     def position(self) -> int:
         """The position before which everything is settled."""
-        return self._under_way[0] if self._under_way else self.next
+        try:  # not in two steps: metrics are read in another thread
+            return self._under_way[0]
+        except IndexError:
+            return self.next
 
     @property
     def waiting(self) -> int:

@@ -33,6 +33,9 @@ class MapRows(Bolt):
 
     def execute(self, tup: Tuple) -> None:
         """Emit the rows that the function makes of a tuple's row."""
+        if self.function is None and self.whole is not None and not self.fields and len(tup.values) == 1:
+            self.emit((tup.values[0],))  # as it is, also if it is no object, or None: a tombstone
+            return
         row = row_of(tup)
         if self.function is None:
             self.emit(self._values(row))

@@ -72,7 +72,7 @@ class ReplicationConnection:
 
     def __init__(self, url: str, password: str | None, shown: str, logical: bool = True) -> None:
         try:
-            from psycopg import pq
+            from psycopg import Error, pq
             from psycopg.conninfo import make_conninfo
         except ImportError:
             raise SquallError(
@@ -85,7 +85,13 @@ class ReplicationConnection:
             more["password"] = password
         self.shown = shown
         self._pq = pq
-        self._link: PGconn = pq.PGconn.connect(make_conninfo(url, options=_OPTIONS, **more).encode())
+        try:
+            address = make_conninfo(url, options=_OPTIONS, **more)
+        except Error as error:  # the text of libpq names the part that it does not know, without values
+            raise ServerRefuses(
+                f"{shown}: url is no address for libpq: {_line(str(error).encode())}"
+            ) from None
+        self._link: PGconn = pq.PGconn.connect(address.encode())
         if self._link.status != pq.ConnStatus.OK:
             said = _line(self._link.error_message)
             self._link.finish()

@@ -5,6 +5,7 @@ Must not know: messages, tuples.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class SlotSettings(msgspec.Struct, frozen=True):
     create: bool
 
 
-def ensured(link: ReplicationConnection, settings: SlotSettings) -> int:
+def ensured(link: ReplicationConnection, settings: SlotSettings, log: logging.Logger) -> int:
     """Look at the slot and the publication, and make what is missing if that is asked for.
 
     Returns the place in the log before which the slot has nothing any more. Raises UnusableSlot; ServerAway for a slot that is
@@ -48,6 +49,8 @@ def ensured(link: ReplicationConnection, settings: SlotSettings) -> int:
     _ensure_publication(link, settings, found is not None)
     if found is None:
         _make_slot(link, settings)
+        text = "replication slot %r of %s was made: the stream has changes from now on, none from before"
+        log.warning(text, settings.slot, link.shown)
         found = _found(link, settings)
     if found is None:
         raise ServerAway(f"replication slot {settings.slot!r} was dropped after it was made")
@@ -80,8 +83,19 @@ def _found(link: ReplicationConnection, settings: SlotSettings) -> tuple[str | N
     return rows[0][4:]
 
 
-def must_have(settings: SlotSettings, shown: str, begin: int, lsn: int) -> None:
-    """Raise LostChanges if a slot that begins at `begin` has lost changes from `lsn` on."""
+def log_end(link: ReplicationConnection) -> int:
+    """Return where the server's log ends."""
+    return lsn_of(str(link.rows("IDENTIFY_SYSTEM")[0][2]))
+
+
+def must_have(settings: SlotSettings, shown: str, begin: int, end: int, lsn: int) -> None:
+    """Raise LostChanges if a slot that begins at `begin`, in a log that ends at `end`, has lost changes from `lsn` on."""
+    if lsn > end:
+        raise LostChanges(
+            f"the log of {shown} ends at {lsn_text(end)}, and the topology continues at {lsn_text(lsn)}: it is another server,"
+            " an earlier copy of it, or one that has lost its last changes. Copy the rows of the tables again, and begin with a"
+            " new slot and without the old state"
+        )
     if begin > lsn:
         raise LostChanges(
             f"replication slot {settings.slot!r} of {shown} begins at {lsn_text(begin)}, and the topology continues at"

@@ -25,6 +25,7 @@ from squall_io.postgres.slot import (
     bytes_behind,
     ensured,
     explained,
+    log_end,
     must_have,
     start,
 )
@@ -92,19 +93,19 @@ class ChangesTask:
         try:
             link = self._new_link()
             try:
-                begin = ensured(link, self._settings)
+                begin, end = ensured(link, self._settings, self._context.log), log_end(link)
             finally:
                 link.close()
         except ServerAway as error:
             self._waiting.failed(str(error))
         else:
-            self._begins_at(begin)
+            self._begins_at(begin, end)
 
-    def _begins_at(self, begin: int) -> ChangeReader:
-        """Return the reader, for a slot that begins at a place. Raises LostChanges."""
+    def _begins_at(self, begin: int, end: int) -> ChangeReader:
+        """Return the reader, for a slot that begins at a place, in a log that ends at another. Raises LostChanges."""
         if self._reader is None:
             return self._begin(begin, 0)
-        must_have(self._settings, self._shown, begin, self._reader.lsn)
+        must_have(self._settings, self._shown, begin, end, self._reader.lsn)
         return self._reader
 
     def position(self) -> list[int]:
@@ -177,8 +178,8 @@ class ChangesTask:
         """Connect, and begin where reading is."""
         link = self._new_link()
         try:
-            begin = ensured(link, self._settings)
-            reader = self._begins_at(begin)
+            begin = ensured(link, self._settings, self._context.log)
+            reader = self._begins_at(begin, log_end(link))
             reader.restart()
             start(link, self._settings, reader.lsn)
         except BaseException:
@@ -207,6 +208,8 @@ class ChangesTask:
             for change in reader.next(parsed(message.data)):
                 count += 1
                 emit(values_of(change), message_id=self._emitted.add(change.lsn))
+            if self._heard - self._said >= CONFIRM:
+                return  # the server ends a connection that confirms nothing, also while a long transaction is skipped
 
     def _confirm(self, link: ReplicationConnection) -> None:
         """Say what was received, and what the slot may forget."""

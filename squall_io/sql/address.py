@@ -13,8 +13,8 @@ from topology_api import InvalidConfig, SquallError
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-#: What drivers call a password in the part of a URL after "?".
-_IN_QUERIES: Final = ("password", "passwd", "pwd", "sslpassword")
+#: What is in the names of options after "?" that hold a password, or with odbc_connect anything.
+_IN_QUERIES: Final = ("password", "passwd", "passphrase", "pwd", "secret", "token", "odbc_connect")
 
 
 def parsed(url: object, component: str) -> URL:
@@ -40,7 +40,7 @@ def address_problems(url: URL, password: object) -> list[str]:
     problems = []
     if (problem := url_problem("url", url.render_as_string(hide_password=False), "password")) is not None:
         problems.append(problem)
-    elif any(name.lower() in _IN_QUERIES for name in url.query):
+    elif any(part in name.lower() for name in url.query for part in _IN_QUERIES):
         problems.append(
             "url has a password behind its `?`, and a topology holds no secrets: leave it out, and name it with"
             " password=env:NAME"
@@ -50,8 +50,13 @@ def address_problems(url: URL, password: object) -> list[str]:
     return problems
 
 
+def shown_url(url: URL) -> str:
+    """Return a URL for people: without its password and its query, which may hold one."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
 def with_password(url: URL, password: str | None) -> URL:
     """Return the URL with the password that a reference names. Raises NoSecret."""
     if password is None:
         return url
-    return url.set(password=resolve(f"the password for {url.render_as_string()}", password))
+    return url.set(password=resolve(f"the password for {shown_url(url)}", password))

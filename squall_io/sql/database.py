@@ -32,6 +32,7 @@ from sqlalchemy.exc import (
     StatementError,
 )
 
+from squall_io.sql.address import shown_url
 from squall_io.sql.upsert import statement, unique_on
 from topology_api import RowsRefused, SquallError
 
@@ -50,7 +51,7 @@ class Database:
     def __init__(
         self, url: URL, table: str, columns: tuple[str, ...], tokens: str, key: tuple[str, ...] = ()
     ) -> None:
-        self.shown = url.render_as_string(hide_password=True)
+        self.shown = shown_url(url)
         # Values are not shown: they may be secrets of the users' users.
         self.engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
         self.dialect = self.engine.dialect.name

@@ -1,7 +1,7 @@
 """Finds the rows of many keys by one statement.
 
-The database decides which key a row has: its collations may find "ABC" for "abc". So keys that are not among the keys of the
-rows that came back are asked for again, without the others, and then one by one if that brings rows.
+The database decides which key a row has: its collations may find "ABC" for "abc". So keys are asked for one by one if rows of
+other spellings came back, or if two of the keys differ in capital letters only.
 Must not know: tuples, caches.
 """
 
@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 
+from squall_io.sql.address import shown_url
 from squall_io.sql.database import refuses
 from squall_io.sql.reaching import COMPARES_ROWS, engine_of, source_of
 
@@ -34,11 +35,15 @@ def is_of_key(error: Exception) -> bool:
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _TYPES
 
 
+def _folded(key: Key) -> Key:
+    return tuple(value.casefold() if isinstance(value, str) else value for value in key)
+
+
 class RowFinder:
     """One database, and a table in it or the rows of a query. The engine connects when it is first used."""
 
     def __init__(self, url: URL, table: str, key: Sequence[str], columns: Sequence[str]) -> None:
-        self.shown = url.render_as_string(hide_password=True)
+        self.shown = shown_url(url)
         self.engine = engine_of(url)
         self.table = table
         self.key = tuple(key)
@@ -64,16 +69,13 @@ class RowFinder:
 
     def _found(self, connection: Connection, keys: list[Key]) -> dict[Key, Found]:
         rows = self._rows(connection, keys)
-        if len(keys) == 1:
-            return {keys[0]: [row for each in rows.values() for row in each]}
-        left = [key for key in keys if key not in rows]
-        if rows and left:
-            others = self._rows(connection, left)
-            rows |= {key: others[key] for key in left if key in others}
-            if others.keys() - set(left):
-                for key in left:
-                    rows[key] = [row for each in self._rows(connection, [key]).values() for row in each]
-        return {key: rows.get(key, []) for key in keys}
+        if len(keys) > 1 and not rows.keys() - set(keys) and len({_folded(key) for key in keys}) == len(keys):
+            return {key: rows.get(key, []) for key in keys}
+        # Other spellings came back, or may be among the keys: whose rows they are, only the database knows.
+        return {key: self._rows_of(connection, key) for key in keys}
+
+    def _rows_of(self, connection: Connection, key: Key) -> Found:
+        return [row for each in self._rows(connection, [key]).values() for row in each]
 
     def _rows(self, connection: Connection, keys: list[Key]) -> dict[Key, Found]:
         selected = self._selected(connection)

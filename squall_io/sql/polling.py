@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, and_, func, inspect, or_, select, tuple_
+from sqlalchemy import (
+    URL,
+    Connection,
+    Date,
+    DateTime,
+    String,
+    Time,
+    and_,
+    func,
+    inspect,
+    or_,
+    select,
+    tuple_,
+    type_coerce,
+)
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 
+from squall_io.sql.address import shown_url
+from squall_io.sql.places import packed
 from squall_io.sql.reaching import COMPARES_ROWS, engine_of, is_query, source_of
 from topology_api import SquallError
 
@@ -20,6 +36,10 @@ Place = tuple[Any, ...]
 PlacedRow = tuple[tuple[Any, ...], Place]
 
 
+def _is_time(column: ColumnElement[Any]) -> bool:
+    return isinstance(column.type, (Date, DateTime, Time))
+
+
 class RowReader:
     """One table, or the rows of a query. Not connected until it is used.
 
@@ -29,7 +49,7 @@ class RowReader:
     def __init__(
         self, url: URL, table: str, columns: Sequence[str], order: str, key: Sequence[str] | None
     ) -> None:
-        self.shown = url.render_as_string(hide_password=True)
+        self.shown = shown_url(url)
         self.engine = engine_of(url)
         self.table, self.columns, self.order = table, tuple(columns), order
         self._key = None if key is None else tuple(key)
@@ -41,13 +61,21 @@ class RowReader:
         self._source = None
         with self.engine.connect() as connection:
             source = self._known(connection)
-            names = (*self.columns, *self._place)
-            connection.execute(select(*(source.c[name] for name in names)).limit(1)).all()
+            place = self._placing(source)
+            values = [source.c[name] for name in self.columns]
+            for row in connection.execute(select(*values, *place).limit(1)):
+                try:
+                    packed(tuple(row)[len(values) :])
+                except TypeError as error:
+                    raise SquallError(
+                        f"{self.table!r} in {self.shown} has a row whose {', '.join(self._place)} cannot be a position:"
+                        f" {error}; give order_by= and key= with columns of numbers, texts, dates or times"
+                    ) from None
 
     def greatest(self) -> Any:
         """Return the greatest value of the order; None: there are no rows."""
         with self.engine.connect() as connection:
-            return connection.scalar(select(func.max(self._known(connection).c[self.order])))
+            return connection.scalar(select(func.max(self._placing(self._known(connection))[0])))
 
     def rows(self, after: Place | None, start: Any, until: Any) -> list[PlacedRow]:
         """Return the next rows in their order, at most `MOST_ROWS`.
@@ -57,12 +85,13 @@ class RowReader:
         """
         with self.engine.connect() as connection:
             source = self._known(connection)
-            place = [source.c[name] for name in self._place]
+            place = self._placing(source)
             where: list[ColumnElement[bool]] = [place[0].is_not(None)]
             if after is not None:
                 where.append(self._behind(place, after))
             elif start is not None:
-                where.append(place[0] >= start)
+                # As text without a fraction: not behind a stored time of that second, in whichever form.
+                where.append(place[0] >= (str(start) if isinstance(place[0].type, String) else start))
             if until is not None:
                 where.append(place[0] <= until)
             values = [source.c[name] for name in self.columns]
@@ -73,6 +102,14 @@ class RowReader:
     def close(self) -> None:
         """Close the connections."""
         self.engine.dispose()
+
+    def _placing(self, source: FromClause) -> list[ColumnElement[Any]]:
+        """Return the columns of a place. SQLite keeps times as text, in the form in which each was written, with or without a
+        fraction: so there they are compared as texts, and not changed to the form that the library writes."""
+        columns: list[ColumnElement[Any]] = [source.c[name] for name in self._place]
+        if self.engine.dialect.name != "sqlite":
+            return columns
+        return [type_coerce(each, String) if _is_time(each) else each for each in columns]
 
     def _behind(self, place: Sequence[ColumnElement[Any]], after: Place) -> ColumnElement[bool]:
         if len(place) == 1:

@@ -129,8 +129,11 @@ class SqlTable(RewindableSpout):
         """Emit the next rows."""
         rows = self._rows
         for _ in range(min(AT_ONCE, len(rows))):
-            values, self._place = rows.popleft()
-            self.emit(values, message_id=tuple(packed(self._place)))
+            values, place = rows[0]
+            message_id = tuple(packed(place))
+            rows.popleft()
+            self._place = place
+            self.emit(values, message_id=message_id)
         if rows:
             return None
         now = self._context.now()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -152,6 +153,13 @@ def test_what_the_server_says_was_not_done_is_done_again(opened: Open, s3: S3Ser
     assert files.read("a") == b"x"
     s3.fails(*[("GET", "prefix=busy", "500 InternalError")] * 3)
     assert [status.path for status in files.list("")] == ["a"]
+
+
+def test_a_file_that_is_sent_again_is_sent_from_its_beginning(opened: Open, s3: S3Server) -> None:
+    files = opened("s3://copies/again")
+    s3.fails(*[("PUT", "again/a", "503 SlowDown")] * 2)
+    files.upload("a", io.BytesIO(b"0123456789" * 100_000))
+    assert s3.faults() == [] and files.read("a") == b"0123456789" * 100_000
 
 
 def test_errors_name_the_call_the_path_and_the_servers_words(opened: Open, s3: S3Server) -> None:

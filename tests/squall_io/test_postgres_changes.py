@@ -289,6 +289,15 @@ def test_with_epochs_every_kept_commit_can_be_returned_to(
         opened(changes(server), position=kept[0])
 
 
+def test_a_server_whose_log_is_shorter_is_another_one(
+    server: PostgreSQL, opened: Callable[..., Reading]
+) -> None:
+    opened(changes(server, create=True)).spout.close()
+    beyond = place(server) + 2**40
+    with pytest.raises(LostChanges, match=r"the log of .* ends at .*: it is another server"):
+        opened(changes(server), position=[beyond, 0])
+
+
 def test_a_slot_that_was_made_again_has_lost_the_changes(
     server: PostgreSQL, opened: Callable[..., Reading]
 ) -> None:

@@ -298,6 +298,13 @@ def test_an_address_with_a_password_is_refused_and_not_shown(url: str) -> None:
     assert "hunter2" not in str(bad.value)
 
 
+@pytest.mark.parametrize("name", ["odbc_connect", "sslpassword", "PWD", "access_token", "client_secret"])
+def test_a_secret_behind_the_question_mark_is_refused(name: str) -> None:
+    with pytest.raises(InvalidConfig, match="url has a password behind its `\\?`") as bad:
+        SqlSink(f"postgresql://app@db/shop?{name}=hunter2", "t", ["a"])
+    assert "hunter2" not in str(bad.value)
+
+
 def test_a_password_that_is_not_there_is_named() -> None:
     bolt = SqlSink("postgresql://me@db/shop", "t", ["a"], password="env:SHOP_PASSWORD")
     with pytest.raises(

@@ -131,6 +131,35 @@ def test_more_rows_of_one_value_than_a_statement_reads(url: str, monkeypatch: py
     reading.spout.close()
 
 
+def test_times_that_sqlite_wrote_itself_are_compared_as_it_wrote_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.sql.polling.MOST_ROWS", 3)
+    url = f"sqlite:///{tmp_path}/times.db"
+    rows = ", ".join(f"({number}, '2024-01-01 00:00:{number // 10:02}')" for number in range(30))
+    execute(
+        url, "CREATE TABLE seen (id INTEGER PRIMARY KEY, at TIMESTAMP)", f"INSERT INTO seen VALUES {rows}"
+    )
+    reading = Reading(SqlTable(url, "seen", "id", order_by="at", follow=False))
+    reading.until(lambda: reading.finished)
+    assert [row[0] for row in reading.rows] == list(range(30))
+    reading.spout.close()
+    start = datetime(2024, 1, 1, 0, 0, 1)
+    reading = Reading(SqlTable(url, "seen", "id", order_by="at", follow=False, start=start))
+    reading.until(lambda: reading.finished)
+    assert [row[0] for row in reading.rows] == list(range(10, 30))
+    reading.spout.close()
+
+
+def test_a_key_that_cannot_be_a_position_is_refused_and_no_row_is_passed_over(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/keys.db"
+    execute(url, "CREATE TABLE seen (id INTEGER, old BOOLEAN)", "INSERT INTO seen VALUES (1, true)")
+    with pytest.raises(
+        SquallError, match=r"whose id, old cannot be a position: bool .* give order_by= and key="
+    ):
+        Reading(SqlTable(url, "seen", "id", order_by="id", key=["old"], follow=False))
+
+
 def test_queries_names_and_a_start(url: str) -> None:
     insert(url, 0, 40)
     query = "SELECT id AS number, price * 2 AS twice, at FROM orders WHERE price > 3"

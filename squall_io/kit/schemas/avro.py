@@ -13,6 +13,7 @@ from squall_io.kit.schemas.registry import (
     RegistryCodec,
     SchemaRegistry,
     once,
+    readable,
     text_of_schema,
 )
 from squall_io.kit.schemas.wire import HEAD, head, schema_id_of
@@ -55,7 +56,7 @@ class Avro(RegistryCodec):
                 found = registry.schema(schema_id)
                 if found.schemaType != AVRO:
                     raise UnreadableMessage(f"its schema {schema_id} is of type {found.schemaType}, not AVRO")
-                writer = parsed[schema_id] = _parsed(fastavro, registry, found)
+                writer = parsed[schema_id] = readable(lambda: _parsed(fastavro, registry, found), schema_id)
             source = io.BytesIO(data)
             source.seek(HEAD)
             try:

@@ -13,6 +13,7 @@ from squall_io.kit.schemas.registry import (
     RegistryCodec,
     SchemaRegistry,
     once,
+    readable,
     text_of_schema,
 )
 from squall_io.kit.schemas.wire import HEAD, head, schema_id_of
@@ -62,7 +63,11 @@ class JsonSchema(RegistryCodec):
                         raise UnreadableMessage(
                             f"its schema {schema_id} is of type {found.schemaType}, not JSON"
                         )
-                    check = checks[schema_id] = _check(registry, found)
+                    check = checks[schema_id] = (
+                        _check(registry, found)
+                        if wanted is not None
+                        else readable(lambda: _check(registry, found), schema_id)
+                    )
                 if (why := check(value)) is not None:
                     raise UnreadableMessage(f"it does not fit its schema: {why}")
             return value
@@ -130,7 +135,10 @@ def _check(registry: SchemaRegistry, schema: RegisteredSchema) -> Callable[[Any]
         ) from error
 
     def check(value: Any) -> str | None:
-        error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+        try:
+            error = jsonschema.exceptions.best_match(validator.iter_errors(value))
+        except Exception as failure:  # the schema refers to one that nobody has
+            return f"{class_name(failure)}: {message_of(failure)}"
         return None if error is None else f"{error.json_path}: {' '.join(str(error.message).split())[:500]}"
 
     return check

@@ -71,10 +71,11 @@ class SchemaRegistry:
         parts = urlsplit(url)
         self.shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}".rstrip("/")
         self._headers = {"Accept": _TYPE, "Content-Type": _TYPE}
+        self._login: str | None = None
         user = user_of(url)
         if user is not None:
             word = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
-            self._headers["Authorization"] = f"Basic {word}"
+            self._login = f"Basic {word}"
         self._timeout = timeout
         self._by_id: dict[int, RegisteredSchema] = {}
         self._versions: dict[tuple[str, int], RegisteredSchema] = {}
@@ -150,12 +151,17 @@ class SchemaRegistry:
         """Make a request; return the answer, or the registry's refusal."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.shown}/{path}", data, self._headers)
+        if self._login is not None:  # no redirection may take it elsewhere
+            request.add_unredirected_header("Authorization", self._login)
         try:
             with urllib.request.urlopen(request, timeout=self._timeout) as answer:
                 text = answer.read(_MOST_BYTES)
         except urllib.error.HTTPError as error:
             with error:
-                refusal = _refusal_of(error.code, error.read(65_536))
+                try:
+                    refusal = _refusal_of(error.code, error.read(65_536))
+                except (OSError, http.client.HTTPException) as failure:
+                    raise CodecAway(f"registry {self.shown} does not answer: {failure}") from None
             if error.code in _AWAY:
                 raise CodecAway(
                     f"registry {self.shown} does not serve: {refusal.text} ({refusal.code})"
@@ -248,6 +254,16 @@ def _registry_problems(registry: object, subject: object, password: object, time
         yield f"subject is {typed(subject)}: give a name, or None"
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not timeout > 0:
         yield f"timeout is {typed(timeout)}: give seconds, more than 0"
+
+
+def readable(parse: Callable[[], Any], schema_id: int) -> Any:
+    """Return a parsed schema of a message. Raises UnreadableMessage if it cannot be parsed: that concerns this message only."""
+    try:
+        return parse()
+    except (CodecAway, RegistryRefused):
+        raise
+    except SquallError as error:
+        raise UnreadableMessage(f"its schema {schema_id} cannot be used: {error}") from error
 
 
 def once(make: Callable[[], Any]) -> Callable[[], Any]:
