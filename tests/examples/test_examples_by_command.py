@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Examples that need Spark, or are jobs for it: tests/spark/test_reprocess_examples.py runs them.
+#: Examples that need Spark, or are jobs for it, are run by tests/spark/test_reprocess_examples.py, that of Kafka by
+#: test_kafka_orders.py.
 NAMES = sorted(
     path.stem
     for path in (ROOT / "examples").glob("*.py")
-    if path.stem not in ("demo", "flights") and not path.stem.startswith("reprocess_")
+    if path.stem not in ("demo", "flights", "kafka_orders") and not path.stem.startswith("reprocess_")
 )
 #: The result of each example whose header gives it a fixed input: (trees acked, trees failed for good).
 TREES = {

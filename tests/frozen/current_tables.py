@@ -96,6 +96,7 @@ class PlacedClaim:
     since: float
     retired: bool
     token: str
+    holder: object = None
 
 
 def _placed(files: Files, writer_id: WriterId, epoch: int) -> PlacedClaim | None:

@@ -294,6 +294,7 @@ def test_a_batch_that_is_gone_from_the_middle_of_its_rows_is_named(tmp_path: Pat
     context: Any = SimpleNamespace(
         topology="reader", topology_id="reader-1", component="lines", index=0, parallelism=1,
         conf={"topology.state.path": "file:///state"}, incarnation=(1, 0), log=logging.getLogger("t"), now=lambda: 0.0,
+        progress=print,
     )  # fmt: skip
     spout.open(context)
     spout.rewind(None)
