@@ -72,9 +72,9 @@ class Deliveries:
 
     def __call__(self, error: Any, message: Any) -> None:
         if error is not None:
-            self.note(None, error, message)
+            self.report(None, error, message)
 
-    def note(self, at: int | None, error: Any, message: Any) -> None:
+    def report(self, at: int | None, error: Any, message: Any) -> None:
         """Note the report about the row at a position."""
         if error is not None:
             topic, partition = message.topic(), message.partition()
@@ -236,7 +236,7 @@ class Producing:
         report: Callable[[Any, Any], None] = deliveries
         for at, row in enumerate(rows):
             if alone:
-                report = partial(deliveries.note, at)
+                report = partial(deliveries.report, at)
             while True:
                 try:
                     if len(row) == 2:

@@ -137,7 +137,7 @@ def _check(registry: SchemaRegistry, schema: RegisteredSchema) -> Callable[[Any]
     def check(value: Any) -> str | None:
         try:
             error = jsonschema.exceptions.best_match(validator.iter_errors(value))
-        except Exception as failure:  # the schema refers to one that nobody has
+        except Exception as failure:  # the schema refers to one that is not there
             return f"{class_name(failure)}: {message_of(failure)}"
         return None if error is None else f"{error.json_path}: {' '.join(str(error.message).split())[:500]}"
 
