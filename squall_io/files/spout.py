@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from squall_io.files.finding import path_problems
 from squall_io.files.reading import POLL_SECONDS, FileTask
+from squall_io.kit.replays import replay_problems
 from squall_io.lines.formats import fields_of, line_problems
 from squall_io.lines.polling import AT_ONCE, poll_problems
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
@@ -72,10 +73,7 @@ class FileSpout(RewindableSpout):
         ]
         if not isinstance(follow, bool):
             problems.append(f"follow is {typed(follow)}: give True or False")
-        if replay is not None and not isinstance(replay, Replay):
-            problems.append(
-                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
-            )
+        problems += replay_problems(replay)
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.path = os.path.normpath(path)

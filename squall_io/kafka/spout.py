@@ -18,6 +18,7 @@ from squall_io.kafka.consuming import DECIDED_BY_SPOUT
 from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
 from squall_io.kit.codecs import Decode, MessageCodec
+from squall_io.kit.replays import replay_problems
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
@@ -90,10 +91,7 @@ class KafkaSpout(RewindableSpout):
         if type(look_interval) not in (int, float) or not _LOOKS[0] <= look_interval <= _LOOKS[1]:
             text = f"give the seconds between two looks, {_LOOKS[0]:g} to {_LOOKS[1]:g}"
             problems.append(f"look_interval is {typed(look_interval)}: {text}")
-        if replay is not None and not isinstance(replay, Replay):
-            problems.append(
-                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
-            )
+        problems += replay_problems(replay)
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.topics = (topics,) if isinstance(topics, str) else tuple(topics)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qs, urlsplit
 
+from squall_io.kit.replays import replay_problems
 from squall_io.kit.secrets import resolve, secret_problem, url_problem
 from squall_io.postgres.slot import SlotSettings
 from squall_io.postgres.task import ChangesTask
@@ -72,10 +73,7 @@ class PostgresChanges(RewindableSpout):
             )
         if names and create is False:
             problems.append("tables is given without create=True: a publication that exists has its tables")
-        if replay is not None and not isinstance(replay, Replay):
-            problems.append(
-                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
-            )
+        problems += replay_problems(replay)
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.url = url

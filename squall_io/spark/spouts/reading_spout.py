@@ -25,6 +25,7 @@ import msgspec
 
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
+from squall_io.kit.replays import replay_problems
 from squall_io.kit.waiting import Waiting
 from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.spark.spouts import positions
@@ -86,10 +87,7 @@ class ReadingSpout(RewindableSpout):
         problems += poll_problems(poll_interval)
         if folder is not None:
             problems += path_problems(folder, "positions")
-        if replay is not None and not isinstance(replay, Replay):
-            problems.append(
-                f"replay is {typed(replay)}: give a Replay, or None (what failed once is not emitted again)"
-            )
+        problems += replay_problems(replay)
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
         self.fields = tuple(fields)
