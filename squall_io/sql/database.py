@@ -211,7 +211,8 @@ def refuses(error: Exception) -> bool:
     """Return whether an error is about the values of a row, so that the row is refused whenever it comes: not about the
     connection, the table, other transactions, or the rights of the user."""
     if not isinstance(error, DBAPIError):
-        return isinstance(error, (StatementError, OverflowError, UnicodeError))
+        # psycopg raises TypeError for values of several types in one statement, now and then.
+        return isinstance(error, (StatementError, OverflowError, UnicodeError, TypeError))
     if error.connection_invalidated:
         return False
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)

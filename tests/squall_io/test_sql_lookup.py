@@ -103,6 +103,24 @@ def test_a_text_for_a_number_fails_its_tuple_alone(running: PostgreSQL) -> None:
     assert len(done.failed()) == 2 and not done.errors
 
 
+def test_a_driver_that_takes_no_mix_of_types_is_asked_by_halves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """psycopg is one, now and then."""
+    url = f"sqlite:///{tmp_path}/shop.db"
+    execute(url, TABLE, ROWS)
+    find = RowFinder.find
+
+    def of_one_type(finder: RowFinder, keys: Any) -> Any:
+        if len({type(key[0]) for key in keys}) > 1:
+            raise TypeError("bytes or buffer expected, got <class 'int'>")
+        return find(finder, keys)
+
+    monkeypatch.setattr(RowFinder, "find", of_one_type)
+    done = looked_up(lookup(url), 1, "x", 2, 3)
+    assert [row[:2] for row in done.emitted()] == [(1, 0), ("x", 1), (2, 2), (2, 2), (3, 3)]
+
+
 def test_the_database_decides_which_keys_are_equal(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/shop.db"
     execute(
