@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,8 @@ class KafkaSpout(RewindableSpout):
     group: the group that stores how far messages are settled, for a restart and for tools that show the lag. Without one, and
         without `topology.state.path`, each start of a task begins at `start`.
     start: where to begin if neither a commit of the topology nor the group knows: "earliest", "latest", a datetime with a time
-        zone, or {topic: {partition: offset}}. Partitions that appear later begin at their earliest message.
+        zone or the same as ISO text, or {topic: {partition: offset}}. Partitions that appear later begin at their earliest
+        message.
     decode: what a value becomes: "json", "str", "bytes", a function from bytes, or a codec with a schema registry.
     decode_key: the same for keys.
     fields: which of "value", "key", "headers", "timestamp", "topic", "partition" and "offset" a tuple has, in this order.
@@ -80,7 +82,7 @@ class KafkaSpout(RewindableSpout):
         problems = [
             *_topic_problems(topics),
             *filter(None, [servers_problem(servers)]),
-            *_start_problems(start),
+            *_start_problems(start := _time_of(start)),
             *row_problems(names, decode, decode_key, schema),
             *settings_problems(settings, DECIDED_BY_SPOUT),
         ]
@@ -165,6 +167,14 @@ def _topic_problems(topics: object) -> Iterator[str]:
             yield f"topics has {typed(name)}: a topic's name has letters, digits, '.', '_' and '-'; a pattern begins with '^'"
 
 
+def _time_of(start: str | datetime | Offsets) -> str | datetime | Offsets:
+    """Return the time that ISO text is, "2026-11-29T10:00:00Z", as an address of a pipe gives it; other values as they are."""
+    if isinstance(start, str) and start not in (EARLIEST, LATEST):
+        with suppress(ValueError):
+            return datetime.fromisoformat(start.replace("Z", "+00:00"))  # Python 3.10 knows no Z
+    return start
+
+
 def _start_problems(start: object) -> Iterator[str]:
     if isinstance(start, datetime):
         if start.tzinfo is None:
@@ -179,4 +189,5 @@ def _start_problems(start: object) -> Iterator[str]:
         if not good or not start:
             yield f'start is {typed(start)}: give the offsets by topic and partition, {{"orders": {{0: 1500, 1: 1470}}}}'
     elif start not in (EARLIEST, LATEST):
-        yield f"start is {typed(start)}: give {EARLIEST!r}, {LATEST!r}, a datetime, or {{topic: {{partition: offset}}}}"
+        ways = f"{EARLIEST!r}, {LATEST!r}, a datetime or ISO text, or {{topic: {{partition: offset}}}}"
+        yield f"start is {typed(start)}: give {ways}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,15 @@ def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(source, KafkaSpout) and source.topics == ("orders", "clicks") and fields is None
     assert (source.servers, source.group, source.settings) == ("a:9092,b:9092", "shop", {"client.id": "x"})
     assert source_of("kafka://a:9092/t?schema=id long").fields == ("id",)
+    timed = source_of("kafka://a:9092/t?start=2026-11-29T10:00:00Z").spout
+    assert isinstance(timed, KafkaSpout)
+    assert timed.start == datetime(2026, 11, 29, 10, tzinfo=timezone.utc)
+    for wrong, why in (
+        ("yesterday", "a datetime or ISO text"),
+        ("2026-11-29T10:00:00", "without a time zone"),
+    ):
+        with pytest.raises(InvalidConfig, match=why):
+            source_of(f"kafka://a:9092/t?start={wrong}")
     assert source_of("kafka://a:9092/t?fields=key,value").fields == ("key", "value")
     sink, wanted, whole = sink_of("kafka://a:9092/totals?key=id")
     assert isinstance(sink, KafkaSink) and (sink.topic, wanted, whole) == ("totals", ("id",), "value")
