@@ -87,7 +87,7 @@ class KafkaTask:
         #: The ends of partitions when they began, for the lag before the first answer.
         self._ends: dict[Partition, int] = {}
         self._look_at = self._save_at = self._probe_at = 0.0
-        self._why = self._shown = ""
+        self._why = self._shown = self._waiting_text = ""
         #: What the group was last asked to store, and when.
         self._saving: dict[Partition, int] = {}
         self._saving_at = 0.0
@@ -276,8 +276,6 @@ class KafkaTask:
     def _explain(self) -> None:
         self._why = self._assignment.waits()
         self._show(self._waiting_text)
-
-    _waiting_text = ""
 
     def _show(self, text: str) -> None:
         """Show why nothing comes: no broker answers, or a partition is paused."""
