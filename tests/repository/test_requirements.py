@@ -31,6 +31,12 @@ EXTRAS = {
         "json-schema",
         "protobuf",
         "s3",
+        "redis",
+        "rabbitmq",
+        "nats",
+        "mqtt",
+        "http",
+        "aws",
         "dev",
     ],
 }
