@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import make_certificates
 from tests.hdfs_servers import cache_folder, missing
 from tests.killable import Killable
 from tests.zookeeper_servers import eventually, free_ports
@@ -79,15 +80,18 @@ def _fetch(cache: Path, jars: Path) -> None:
 
 
 class KafkaServer(Killable):
-    """One broker. `servers` and `sasl_servers` are the same after every start; topics are made by `create` only."""
+    """One broker. Its addresses are the same after every start; topics are made by `create` only."""
 
     def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(folder / "broker.log")
         self.folder = folder
-        port, sasl, controller = free_ports(3)
+        port, sasl, tls, controller = free_ports(4)
         self.servers = f"127.0.0.1:{port}"
         #: The listener that asks for a password: SASL_PLAINTEXT, PLAIN. See `PASSWORDS`.
         self.sasl_servers = f"127.0.0.1:{sasl}"
+        #: The listener that is encrypted, and asks for a certificate that its authority signed.
+        self.tls_servers = f"127.0.0.1:{tls}"
+        self.certificates = make_certificates(folder / "certificates")
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx384m"]
         self._java = [shutil.which("java") or "java", *flags, "-cp", class_path()]
         self._file = folder / "server.properties"
@@ -98,17 +102,27 @@ class KafkaServer(Killable):
     def _defaults(self, controller: int) -> dict[str, str]:
         users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
+        listeners = f"OPEN://{self.servers},AUTH://{self.sasl_servers},TLS://{self.tls_servers}"
+        certificates = self.certificates
+        identity = self.folder / "certificates" / "identity.pem"
+        identity.write_text(Path(certificates.key).read_text() + Path(certificates.certificate).read_text())
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"OPEN://{self.servers},AUTH://{self.sasl_servers},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"OPEN://{self.servers},AUTH://{self.sasl_servers}",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OPEN:PLAINTEXT,AUTH:SASL_PLAINTEXT",
+            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OPEN:PLAINTEXT,AUTH:SASL_PLAINTEXT,TLS:SSL",
             "inter.broker.listener.name": "OPEN",
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.auth.plain.sasl.jaas.config": f"{login} required {users};",
+            "listener.name.tls.ssl.keystore.type": "PEM",
+            "listener.name.tls.ssl.keystore.location": str(identity),
+            "listener.name.tls.ssl.truststore.type": "PEM",
+            "listener.name.tls.ssl.truststore.location": certificates.ca,
+            "listener.name.tls.ssl.client.auth": "required",
+            "listener.name.tls.ssl.principal.mapping.rules": "RULE:^.*$/app/",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS;User:app",
             "log.dirs": str(self.folder / "data"),
