@@ -95,11 +95,13 @@ class KafkaServer(Killable):
         flags = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xmx384m"]
         self._java = [shutil.which("java") or "java", *flags, "-cp", class_path()]
         self._file = folder / "server.properties"
-        given = {**self._defaults(controller), **(settings or {})}
-        self._file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+        self.controller = f"127.0.0.1:{controller}"
+        self.cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "a")
+        #: What its file of settings gets at each start.
+        self.given = {**self._defaults(), **(settings or {})}
         self._admin: Any = None
 
-    def _defaults(self, controller: int) -> dict[str, str]:
+    def _defaults(self) -> dict[str, str]:
         users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
         login = "org.apache.kafka.common.security.plain.PlainLoginModule"
         listeners = f"OPEN://{self.servers},AUTH://{self.sasl_servers},TLS://{self.tls_servers}"
@@ -109,9 +111,9 @@ class KafkaServer(Killable):
         return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "controller.quorum.voters": f"1@{self.controller}",
             "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
+            "listeners": f"{listeners},CONTROLLER://{self.controller}",
             "advertised.listeners": listeners,
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,OPEN:PLAINTEXT,AUTH:SASL_PLAINTEXT,TLS:SSL",
             "inter.broker.listener.name": "OPEN",
@@ -141,19 +143,23 @@ class KafkaServer(Killable):
 
     def start(self) -> None:
         """Start it and wait until it answers; again after `stop` and `kill`, with its data."""
-        if not (self.folder / "data").exists():
-            self._format()
-        self.launch([*self._java, "kafka.Kafka", str(self._file)])
+        self.begin()
         try:
             self.wait_ready()
         except BaseException:
             self.kill()
             raise
 
+    def begin(self) -> None:
+        """Start it, and do not wait."""
+        self._file.write_text("".join(f"{name}={value}\n" for name, value in self.given.items()))
+        if not (self.folder / "data").exists():
+            self._format()
+        self.launch([*self._java, "kafka.Kafka", str(self._file)])
+
     def _format(self) -> None:
-        name = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "a")
         done = subprocess.run(
-            [*self._java, "kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._file)],
+            [*self._java, "kafka.tools.StorageTool", "format", "-t", self.cluster_id, "-c", str(self._file)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -196,17 +202,23 @@ class KafkaServer(Killable):
         return kind
 
     def create(
-        self, name: str = "orders", partitions: int = 1, settings: Mapping[str, str] | None = None
+        self,
+        name: str = "orders",
+        partitions: int = 1,
+        settings: Mapping[str, str] | None = None,
+        copies: int = 1,
     ) -> str:
         """Create a topic and return its whole name, which no other test has."""
-        return self.create_again(f"{name}-{next(_names)}", partitions, settings)
+        return self.create_again(f"{name}-{next(_names)}", partitions, settings, copies)
 
-    def create_again(self, topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None) -> str:
+    def create_again(
+        self, topic: str, partitions: int = 1, settings: Mapping[str, str] | None = None, copies: int = 1
+    ) -> str:
         """Create a topic of this very name, which may have been deleted before."""
         from confluent_kafka.admin import NewTopic
 
         def created() -> bool:
-            made = NewTopic(topic, partitions, replication_factor=1, config=dict(settings or {}))
+            made = NewTopic(topic, partitions, replication_factor=copies, config=dict(settings or {}))
             try:
                 self.admin.create_topics([made])[topic].result(ANSWER_SECS)
             except self._error() as error:  # a deleted one may still be there for a moment
@@ -324,6 +336,54 @@ class KafkaServer(Killable):
 
     def __exit__(self, *raised: object) -> None:
         self.kill()
+
+
+class KafkaBrokers:
+    """Three brokers, each of which has a copy of each message. Topics are made, filled and read by `first`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.brokers = []
+        for number in (1, 2, 3):
+            (folder / str(number)).mkdir()
+            self.brokers.append(KafkaServer(folder / str(number)))
+        voters = ",".join(f"{n}@{each.controller}" for n, each in enumerate(self.brokers, 1))
+        copied = {
+            "controller.quorum.voters": voters,
+            "default.replication.factor": "3",
+            "min.insync.replicas": "2",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            "transaction.state.log.min.isr": "2",
+        }
+        for number, each in enumerate(self.brokers, 1):
+            each.cluster_id = self.brokers[0].cluster_id
+            each.given |= copied | {"node.id": str(number)}
+
+    @property
+    def first(self) -> KafkaServer:
+        """The broker by which tests reach all of them."""
+        return self.brokers[0]
+
+    @property
+    def servers(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(each.servers for each in self.brokers)
+
+    def __enter__(self) -> KafkaBrokers:
+        try:
+            for each in self.brokers:
+                each.begin()
+            for each in self.brokers:
+                each.wait_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        for each in self.brokers:
+            if each.running:
+                each.kill()
 
 
 class _Silent:
