@@ -1,6 +1,6 @@
 """Codecs with a schema registry: the bytes of Confluent's wire format, and what happens when the registry is away or says no.
 
-The registry is a stand-in (`tests/registry_stand_in.py`).
+The registry is a stand-in (`tests/registry_stand_in.py`); `test_schema_registry.py` has a real one.
 """
 
 from __future__ import annotations
