@@ -1,7 +1,7 @@
 """A stand-in for a schema registry: an HTTP server on the loopback that answers as Confluent's API does.
 
-It is no registry (`tests/registry_servers.py` has one): it keeps schemas in memory, and "compatible" is what a test says. Must not
-know: codecs.
+It is no registry (`tests/registry_servers.py` has one): it keeps schemas in memory, and "compatible" is what a test says.
+Must not know: codecs.
 """
 
 from __future__ import annotations
