@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from local_cluster import LocalCluster
 from tests.connectors_in_memory import ROWS, TokenInMemory
@@ -31,6 +31,7 @@ WRONG, WRONG_PASSWORD = "WRONG_PASSWORD", "hunter2"
 #: After short pauses, so that a test of a failure takes no minute. A server that is away counts against no tuple.
 SOON = Replay(first_delay=0.05, max_delay=0.5)
 
+RunningT = TypeVar("RunningT", bound="Running")
 _names = itertools.count(1)
 #: By the name of a world: what its topologies have seen, and what they write. (Components are copied into a worker.)
 _WORLDS: dict[str, World] = {}
@@ -184,8 +185,8 @@ class SinkWorld(World):
     @contextlib.contextmanager
     def answer_lost(self) -> Iterator[Callable[[], bool]]:
         """The next answer to a write does not arrive, after the server has done it. Yields: whether it was lost by now."""
-        raise NotImplementedError
         yield lambda: False
+        raise NotImplementedError
 
 
 class Numbered(Bolt):
@@ -242,7 +243,7 @@ class Running:
             self.cluster.shutdown()
             raise
 
-    def __enter__(self) -> Running:
+    def __enter__(self: RunningT) -> RunningT:
         return self
 
     def __exit__(self, *raised: object) -> None:

@@ -127,7 +127,7 @@ class KafkaTarget(SinkWorld):
 
         from squall_io.kafka.producing import _TokenWriter
 
-        original, lost = _TokenWriter._call, []
+        original, lost = _TokenWriter._call, list[str]()
 
         def call(writer: Any, request: Callable[[float], object]) -> None:
             original(writer, request)

@@ -146,7 +146,7 @@ def rebalanced(world: SourceWorld, folder: Path | None) -> None:
                 those = range(1000 * part + len(wanted), 1000 * part + len(wanted) + 40)
                 world.put(those, part)
                 wanted += those
-            run.until(lambda: len(set(seen(world))) > len(wanted) - 40 * world.partitions)
+            run.until(lambda: len(set(seen(world))) > len(wanted) - 40 * world.partitions)  # noqa: B023
             run.cluster.rebalance(run.name, parallelism={CONNECTOR: tasks})
             run.until(
                 lambda tasks=tasks: (
