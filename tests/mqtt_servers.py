@@ -122,8 +122,9 @@ class MosquittoServer(Killable):
 
 def _client() -> Any:
     import paho.mqtt.client as paho
+    from paho.mqtt.enums import CallbackAPIVersion
 
-    return paho.Client(paho.CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    return paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
 
 
 class Listener:

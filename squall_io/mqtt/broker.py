@@ -93,7 +93,9 @@ def _url_problems(url: str, password: object) -> Iterator[str]:
 
 
 def _tls_problems(url: object, tls: object) -> Iterator[str]:
-    if not isinstance(tls, Mapping) or not all(isinstance(each, str) for pair in tls.items() for each in pair):
+    if not isinstance(tls, Mapping) or not all(
+        isinstance(each, str) for pair in tls.items() for each in pair
+    ):
         yield f'tls is {typed(tls)}: give a dict of paths, {{"ca": "/etc/ssl/broker.pem"}}'
         return
     if unknown := sorted(set(tls) - set(TLS)):

@@ -7,7 +7,6 @@ condition that this thread notifies. Must not know: tuples, tasks, what messages
 
 from __future__ import annotations
 
-import importlib
 import logging
 import socket
 import threading
@@ -17,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
+from squall_io.kit.libraries import load_library
 from squall_io.kit.queue_client import QueueAway
 from squall_io.kit.secrets import resolve
 from squall_io.mqtt.broker import Broker
@@ -25,11 +25,15 @@ from topology_api.wording import listed
 
 #: Seconds for a TCP connection, and for the answer to CONNECT or SUBSCRIBE.
 CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 8.0
 #: Seconds for the goodbye at the end.
 _GOODBYE_SECONDS: Final = 1.0
+#: Seconds after which the connection is looked at while nothing is heard of it.
+_LOOK_SECONDS: Final = 0.5
 #: The most messages with QoS 0 that wait to be read. They have no acknowledgement, so nothing else bounds them.
 MOST_UNCONFIRMED: Final = 10_000
+#: A topic to which no connection subscribes.
+_NO_TOPIC: Final = "squall/none"
 #: How many messages may be unanswered if the broker does not say: what mosquitto allows.
 WINDOW: Final = 20
 #: From here on the codes of MQTT 5 are failures.
@@ -60,12 +64,9 @@ class MqttRefused(SquallError):
     """A broker refuses what a connector asks for, and will until something is changed."""
 
 
-def loaded(component: str) -> Any:
-    """Return paho's module of clients. component: the class that needs it, for the error."""
-    try:
-        return importlib.import_module("paho.mqtt.client")
-    except ImportError:
-        raise SquallError(f"{component} needs paho-mqtt: install Squall with its extra `mqtt`") from None
+def loaded(component: str, module: str = "paho.mqtt.client") -> Any:
+    """Return a module of paho. component: the class that needs it, for the error."""
+    return load_library(component, module, library="paho-mqtt", extra="mqtt")
 
 
 class MqttConnection:
@@ -93,6 +94,7 @@ class MqttConnection:
         self._messages: deque[Any] = deque()
         self._unconfirmed = 0
         self._published: dict[int, tuple[int, str]] = {}
+        self._has_acknowledged = False
         #: How many messages with QoS 0 were dropped, since nothing read them.
         self.dropped = 0
         #: The largest packet that the broker takes, in bytes; None: it names no limit.
@@ -149,6 +151,7 @@ class MqttConnection:
     def acknowledge(self, mid: int) -> None:
         """Send PUBACK for a message with QoS 1. Of a lost connection it does nothing."""
         if self._lost is None:
+            self._has_acknowledged = True
             self._client.ack(mid, 1)
 
     def publish(self, topic: str, payload: bytes, qos: int, retain: bool) -> int | None:
@@ -164,34 +167,49 @@ class MqttConnection:
         mid: int = info.mid
         return mid
 
-    def confirmed(self, mids: set[int], seconds: float) -> dict[int, tuple[int, str]]:
-        """Return which messages the broker has answered, with the code and its text; waits until it is all of them, at most so
-        long. Raises MqttAway once the connection is lost and nothing is left to return."""
+    def confirmed(self, numbers: set[int], all_of_them: bool, seconds: float) -> dict[int, tuple[int, str]]:
+        """Return which messages the broker has answered, with the code and its text; waits until there is one, or all of them,
+        at most so long. Raises MqttAway once the connection is lost and nothing is left to return."""
 
-        def all_there() -> bool:
-            return mids <= self._published.keys()
+        def there() -> bool:
+            answered = self._published.keys()
+            return numbers <= answered if all_of_them else not numbers.isdisjoint(answered)
 
-        with suppress(MqttAway):
-            self._wait(all_there, seconds)
+        with suppress(SquallError):
+            self._wait(there, seconds)
         with self._news:
-            found = {mid: self._published.pop(mid) for mid in mids & self._published.keys()}
+            found = {number: self._published.pop(number) for number in numbers & self._published.keys()}
         if not found:
             self._check()
         return found
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether the connection has ended by itself."""
+        return self._lost is not None
+
     def close(self) -> None:
         """End the connection: in good order if the broker answers; else at once."""
-        client, self._client = self._client, None
+        client = self._client
         if client is None:
             return
-        if self._lost is None and self._accepted:
-            client.disconnect()
-            with suppress(SquallError):
+        with suppress(SquallError):
+            if self._accepted and self._lost is None:
+                self._flush()
+                client.disconnect()
                 self._wait(lambda: False, _GOODBYE_SECONDS)
         if (sock := client.socket()) is not None:
             with suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)  # else paho's thread ends only when its messages are answered
         client.loop_stop()
+        self._client = None
+
+    def _flush(self) -> None:
+        """Wait until the broker has read all acknowledgements: if the next connection with the same client id came before, it
+        would send those messages again. A question about nothing has an answer, and brokers answer in order."""
+        if self._has_acknowledged:
+            _, mid = self._client.unsubscribe(_NO_TOPIC)
+            self._wait(lambda: mid in self._subscribed, _GOODBYE_SECONDS)
 
     # What the parts of it do.
 
@@ -216,12 +234,12 @@ class MqttConnection:
         client.enable_logger(_QUIET)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_subscribe, client.on_message = self._on_subscribe, self._on_message
-        client.on_publish = self._on_publish
+        client.on_unsubscribe, client.on_publish = self._on_subscribe, self._on_publish
         return client
 
     def _connect_properties(self) -> Any:
-        properties = importlib.import_module("paho.mqtt.properties").Properties
-        made = properties(importlib.import_module("paho.mqtt.packettypes").PacketTypes.CONNECT)
+        properties = loaded(self._component, "paho.mqtt.properties").Properties
+        made = properties(loaded(self._component, "paho.mqtt.packettypes").PacketTypes.CONNECT)
         made.SessionExpiryInterval = self._session_seconds
         made.ReceiveMaximum = self._receive_maximum
         return made
@@ -235,7 +253,9 @@ class MqttConnection:
             if "certificate" in files:
                 made.load_cert_chain(files["certificate"], files.get("key"))
         except OSError as error:  # ssl.SSLError is one
-            raise MqttRefused(f"the files of tls={dict(files)} cannot be used on this host: {error}") from None
+            raise MqttRefused(
+                f"the files of tls={dict(files)} cannot be used on this host: {error}"
+            ) from None
         return made
 
     def _unreached(self, error: OSError) -> SquallError:
@@ -255,7 +275,8 @@ class MqttConnection:
                     return True
                 if (left := end - time.monotonic()) <= 0:
                     return False
-                self._news.wait(left)
+                if not self._news.wait(min(left, _LOOK_SECONDS)) and self._client.socket() is None:
+                    self._end(FAILURE, "without a reason")  # paho does not report every end
 
     def _check(self) -> None:
         if self._lost is not None:
@@ -291,7 +312,7 @@ class MqttConnection:
 
     def _on_subscribe(self, client: Any, data: Any, mid: int, reasons: Any, properties: Any) -> None:
         with self._news:
-            self._subscribed[mid] = [reason.value for reason in reasons]
+            self._subscribed[mid] = [each.value for each in reasons]
             self._news.notify_all()
 
     def _on_message(self, client: Any, data: Any, message: Any) -> None:
