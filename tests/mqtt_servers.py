@@ -104,9 +104,9 @@ class MosquittoServer(Killable):
             client.disconnect()
             client.loop_stop()
 
-    def listen(self, *topics: str) -> Listener:
-        """A client that keeps what comes from now on."""
-        return Listener(self._port, topics)
+    def listen(self, *topics: str, session: str = "") -> Listener:
+        """A client that keeps what comes from now on. session: the name of one that outlives its connections."""
+        return Listener(self._port, topics, session)
 
     def _answers(self) -> bool:
         assert self.running, f"mosquitto has ended:\n{self.log()[-2000:]}"
@@ -120,25 +120,31 @@ class MosquittoServer(Killable):
         self.kill()
 
 
-def _client() -> Any:
+def _client(session: str = "") -> Any:
     import paho.mqtt.client as paho
     from paho.mqtt.enums import CallbackAPIVersion
 
-    return paho.Client(CallbackAPIVersion.VERSION2, protocol=paho.MQTTv5)
+    return paho.Client(CallbackAPIVersion.VERSION2, session, protocol=paho.MQTTv5)
 
 
 class Listener:
     """A subscriber: `messages` has (topic, payload, qos, retain) of what has come."""
 
-    def __init__(self, port: int, topics: Iterable[str]) -> None:
+    def __init__(self, port: int, topics: Iterable[str], session: str) -> None:
         self.messages: list[tuple[str, bytes, int, bool]] = []
-        self._client = _client()
+        self._client = _client(session)
+        self._client.reconnect_delay_set(0.1, 0.5)
         subscribed: list[int] = []
         self._client.on_subscribe = lambda *given: subscribed.append(1)
         self._client.on_message = lambda client, data, message: self.messages.append(
             (message.topic, message.payload, message.qos, message.retain)
         )
-        self._client.connect("127.0.0.1", port)
+        from paho.mqtt.packettypes import PacketTypes
+        from paho.mqtt.properties import Properties
+
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = 3600 if session else 0
+        self._client.connect("127.0.0.1", port, 5, clean_start=not session, properties=properties)
         self._client.loop_start()
         self._client.subscribe([(topic, 1) for topic in topics])
         eventually(lambda: subscribed, ANSWER_SECS)
@@ -152,6 +158,10 @@ class Listener:
         return self
 
     def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the connection."""
         self._client.disconnect()
         self._client.loop_stop()
 
