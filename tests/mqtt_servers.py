@@ -49,7 +49,7 @@ class MosquittoServer(Killable):
         """The URL of the listener that asks for a password, for a user."""
         return f"mqtt://{user}@127.0.0.1:{self._login_port}"
 
-    def start(self) -> MosquittoServer:
+    def start(self) -> None:
         """Start it, and wait until it answers."""
         if self._command is None:
             missing("there is no mosquitto: install the system's package `mosquitto`")
@@ -64,7 +64,6 @@ class MosquittoServer(Killable):
         except BaseException:
             self.kill()
             raise
-        return self
 
     def _configure(self, conf: Path) -> None:
         passwords, rights = self.folder / "passwords", self.folder / "rights"
@@ -114,7 +113,8 @@ class MosquittoServer(Killable):
             return one.connect_ex(("127.0.0.1", self._port)) == 0
 
     def __enter__(self) -> MosquittoServer:
-        return self.start()
+        self.start()
+        return self
 
     def __exit__(self, *raised: object) -> None:
         self.kill()
@@ -142,7 +142,7 @@ class Listener:
         from paho.mqtt.packettypes import PacketTypes
         from paho.mqtt.properties import Properties
 
-        properties = Properties(PacketTypes.CONNECT)
+        properties: Any = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.SessionExpiryInterval = 3600 if session else 0
         self._client.connect("127.0.0.1", port, 5, clean_start=not session, properties=properties)
         self._client.loop_start()

@@ -88,7 +88,11 @@ class MqttSink(PublishingSink):
 
     def input_problems(self, inputs: Mapping[tuple[str, str], Fields]) -> Iterable[str]:
         """Yield each input that lacks a field."""
-        return missing_fields(inputs, used_names(self.fields))
+        return missing_fields(inputs, self.used_fields())
+
+    def used_fields(self) -> list[str]:
+        """Return the fields that arguments name."""
+        return used_names(self.fields)
 
     def make_publisher(self, context: Context) -> Publisher:
         """Return the publisher of a task."""

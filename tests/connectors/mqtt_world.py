@@ -28,6 +28,7 @@ class MqttSource(SourceWorld):
     most_tasks = 1
     not_applicable = {
         "missing": _NO_TOPICS,
+        "nothing twice": "it cannot go back to a position",
         "rebalanced": "the broker keeps the sessions of tasks that are gone, with their messages",
     }
 
