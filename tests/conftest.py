@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.aws_servers import aws
 from tests.chained_snapshots import maybe_chained
 from tests.checked_returns import returns
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
@@ -41,6 +42,7 @@ ONE_AT_A_TIME = {
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
+    "aws",
     "kafka",
     "maybe_chained",
     "mosquitto",
