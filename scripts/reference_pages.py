@@ -59,6 +59,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "squall_io.kit.schemas": {
         "Codecs with a schema registry": ("Avro", "JsonSchema", "Protobuf", "RegistryRefused"),
     },
+    "squall_io.mqtt": {
+        "MQTT": ("MqttSpout", "MqttSink"),
+    },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },

@@ -18,11 +18,13 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from tests.aws_servers import aws
 from tests.chained_snapshots import maybe_chained
 from tests.checked_returns import returns
 from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
 from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
+from tests.mqtt_servers import mosquitto
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
 from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zookeeper_store
@@ -40,8 +42,10 @@ ONE_AT_A_TIME = {
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
 __all__ = [
+    "aws",
     "kafka",
     "maybe_chained",
+    "mosquitto",
     "pytest_addoption",
     "pytest_collection_modifyitems",
     "pytest_configure",

@@ -163,6 +163,40 @@ def _kafka_topic(address: PipeAddress) -> SinkEnd:
     return SinkEnd(sink, tuple(name for name in sink.shape.used() if name != _WHOLE), _WHOLE)
 
 
+# MQTT.
+
+_MQTT: Final = "mqtt://HOST/TOPIC"
+
+
+def _mqtt_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.mqtt import MqttSpout
+
+    topics = tuple(address.below.split(","))
+    spout = _made(MqttSpout, address, topics, url=f"{address.scheme}://{address.authority}")
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _mqtt_topic(address: PipeAddress) -> SinkEnd:
+    from squall_io.mqtt import MqttSink
+
+    url = f"{address.scheme}://{address.authority}"
+    return _with_payloads(MqttSink, address, address.below, url=url)
+
+
+def _are_rows(spout: Any) -> bool:
+    """Whether each tuple is one value of JSON, which is a row."""
+    return tuple(spout.fields) == (_WHOLE,) and spout.decode == "json"
+
+
+def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: Any) -> SinkEnd:
+    """Return a sink whose messages are made of `fields=`, or of whole rows."""
+    if any(name == "fields" for name, _ in address.options):
+        sink = _made(component, address, *given, **named)
+        return SinkEnd(sink, tuple(sink.used_fields()))
+    sink = _made(component, address, *given, **named, fields=_WHOLE)
+    return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
+
+
 # Databases.
 
 
@@ -213,6 +247,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
     "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
+    "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
+    "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),

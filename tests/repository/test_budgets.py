@@ -20,6 +20,8 @@ MANY_PARAMETERS = {
     "topology_api/context.py: Context",
     "squall_io/kafka/sink.py: KafkaSink",
     "squall_io/kafka/spout.py: KafkaSpout",
+    "squall_io/mqtt/sink.py: MqttSink",
+    "squall_io/mqtt/spout.py: MqttSpout",
     "squall_io/spark/spouts/lines.py: HdfsLines",
 }
 CATCH_ALL = {

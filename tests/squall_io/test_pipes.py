@@ -14,6 +14,7 @@ from local_cluster import LocalCluster
 from local_cluster.testing import run_bolt
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
+from squall_io.mqtt import MqttSink, MqttSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
@@ -125,6 +126,19 @@ def test_each_scheme_names_its_connector() -> None:
         sink_of("hdfs://n:9000/t")
     with pytest.raises(InvalidConfig, match="format is 'xml'"):
         sink_of("file:/out?format=xml")
+
+
+def test_topics_of_mqtt() -> None:
+    source = source_of("mqtts://app@b:8884/shop/+/orders,a/#?group=g&tls.ca=/ca.pem&password=env:PW")
+    spout = source.spout
+    assert isinstance(spout, MqttSpout)
+    assert spout.topics == ("shop/+/orders", "a/#")
+    assert (spout.broker.url, spout.group, source.fields) == ("mqtts://app@b:8884", "g", None)
+    assert source_of("mqtt://b/t?fields=topic,value").fields == ("topic", "value")
+    sink, wanted, whole = sink_of("mqtt://b/shop/orders?retain=true")
+    assert isinstance(sink, MqttSink)
+    assert (sink.topic, sink.retain, wanted, whole) == ("shop/orders", True, (), "value")
+    assert sink_of("mqtt://b/t?fields=id,price")[1:] == (("id", "price"), None)
 
 
 def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,102 @@
+"""One task of a spout that reads a queue, or of a sink that publishes, against its server: what it emits, reports and shows,
+with the acks in the hands of the test.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.squall_io.kafka_tasks import CountingMetrics
+from tests.zookeeper_servers import eventually
+from topology_api import Context, Failure, Spout
+
+#: A server that was killed or frozen answers again within this time, on a machine under load.
+PATIENCE_SECS = 60.0
+
+
+class SpoutTask:
+    """A task of a spout. It is opened like one of a topology "shop", as component "orders"."""
+
+    def __init__(self, spout: Spout, index: int = 0, parallelism: int = 1) -> None:
+        self.spout = spout
+        self.metrics = CountingMetrics()
+        self.emitted: list[tuple[str, tuple[Any, ...], Any]] = []
+        self.errors: list[str] = []
+        self.shown = ""
+        vars(spout)["_squall_task"] = self
+        context = Context(
+            topology="shop", topology_id="shop-1", component="orders", task=1, index=index, parallelism=parallelism,
+            conf={}, tasks=lambda component: [], log=logging.getLogger("task"), metrics=self.metrics, resources={},
+            directory=lambda: "", now=time.monotonic, random=random.Random(0), wake=lambda: None, progress=self._progress,
+        )  # fmt: skip
+        spout.open(context)
+
+    def _progress(self, text: str | None) -> None:
+        self.shown = text or ""
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        self.emitted.append((stream, tuple(values), message_id))
+
+    def step(self) -> None:
+        """Call `next_tuple`; keep its error."""
+        try:
+            self.spout.next_tuple()
+        except Exception as error:
+            self.errors.append(f"{type(error).__name__}: {error}")
+
+    def stepped(self) -> bool:
+        """Call `next_tuple`; return True."""
+        self.step()
+        return True
+
+    def until(self, what: Callable[[], Any], secs: float = PATIENCE_SECS) -> Any:
+        """Call the spout until something is true."""
+
+        def stepped() -> Any:
+            self.step()
+            return what()
+
+        return eventually(stepped, secs, every=0.002)
+
+    def connects(self) -> None:
+        """Call the spout until it has a connection."""
+        self.until(lambda: self.spout._task._connected)  # type: ignore[attr-defined]
+
+    def read(self, count: int) -> list[Any]:
+        """The first values of tuples, when there are as many as that."""
+        self.until(lambda: len(self.values()) >= count)
+        return self.values()
+
+    def values(self, stream: str = "default") -> list[Any]:
+        """The first value of each tuple of a stream."""
+        return [values[0] for name, values, _ in self.emitted if name == stream]
+
+    def nothing_more(self, calls: int = 6) -> None:
+        """Check that the next calls emit nothing."""
+        before = len(self.emitted)
+        for _ in range(calls):
+            self.step()
+        assert self.emitted[before:] == []
+
+    def ack(self, *chosen: int) -> None:
+        """Ack tuples by their numbers; without numbers, all."""
+        for _, _, message_id in [self.emitted[n] for n in chosen] if chosen else self.emitted:
+            self.spout.ack(message_id)
+
+    def fail(self, number: int, reason: str) -> None:
+        """Fail a tuple."""
+        self.spout.fail(self.emitted[number][2], Failure(reason, "bolt", 1, None))
+
+    def close(self) -> None:
+        """End in good order."""
+        self.spout.close()
+
+    def __enter__(self) -> SpoutTask:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
