@@ -146,9 +146,8 @@ class LosingProxy:
 
     def _serve(self, client: socket.socket, server: socket.socket) -> None:
         """Carry requests over, each with its answer, until one of the two hangs up or an answer is lost."""
-        back = threading.Thread(target=self._carry_back, args=(client, server), daemon=True)
         losing = threading.Event()
-        setattr(back, "losing", losing)
+        back = threading.Thread(target=self._carry_back, args=(client, server, losing), daemon=True)
         back.start()
         with suppress(OSError):
             while data := client.recv(1 << 20):
@@ -161,8 +160,7 @@ class LosingProxy:
                 each.shutdown(socket.SHUT_RDWR)
         back.join(10)
 
-    def _carry_back(self, client: socket.socket, server: socket.socket) -> None:
-        losing = getattr(threading.current_thread(), "losing")
+    def _carry_back(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 20):
                 if losing.is_set():

@@ -59,12 +59,11 @@ class StreamReader:
                 looks.append(error)
         return looks
 
-    def wait(self, streams: Sequence[StreamProgress], millis: int) -> bool:
-        """Wait for a further entry of one of the streams; return whether there is one."""
+    def has_more(self, streams: Sequence[StreamProgress]) -> bool:
+        """Return whether one of the streams has a further entry. It costs the server less than `read`."""
         names = [each.name for each in streams]
         ids = [id_text(each.id) for each in streams]
-        command: Command = ("XREAD", "COUNT", 1, "BLOCK", millis, "STREAMS", *names, *ids)
-        (answer,) = self._connection.call(command)
+        (answer,) = self._connection.call(("XREAD", "COUNT", 1, "STREAMS", *names, *ids))
         return bool(answer)  # also if it is an error: then reading says which stream has it
 
     def stored_place(self, name: str) -> Place | None:

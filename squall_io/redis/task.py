@@ -41,8 +41,8 @@ SAVE_SECONDS: Final = 1.0
 RETRY_SECONDS, REPORT_SECONDS = 5.0, 30.0
 #: The most entries that are read at once, of all streams together.
 AT_ONCE: Final = 500
-#: The longest wait within a call for the next entry, in milliseconds, while acks wait.
-WAIT_MILLIS: Final = 50
+#: Seconds between two questions for further entries. (A server ends XREAD BLOCK up to 0.1 s too late, and acks wait meanwhile.)
+IDLE_SECONDS: Final = 0.02
 #: The stream of entries that cannot be decoded.
 UNREADABLE: Final = "unreadable"
 
@@ -170,13 +170,13 @@ class RedisStreamTask:
             return None
         streams = [each for each in self._streams.values() if not each.paused]
         if not streams:
-            return 0.02 if self._own else self._has_none()
-        if self._idle and now < self._look_at and not self._reader.wait(streams, WAIT_MILLIS):
+            return IDLE_SECONDS if self._own else self._has_none()
+        if self._idle and now < self._look_at and not self._reader.has_more(streams):
             self._waiting.succeeded()
-            return None
+            return IDLE_SECONDS
         self._read(streams, now)
         self._idle = not self._emit_left(emit)
-        return None
+        return IDLE_SECONDS if self._idle else None
 
     def _has_none(self) -> float:
         self._why = f"has no stream: there are {len(self._all)} for {self._context.parallelism} tasks"

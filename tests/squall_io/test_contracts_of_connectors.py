@@ -224,10 +224,7 @@ def test_kafka_sink(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, whole: 
 
 
 @pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.soak)])
-def test_redis_stream_spout(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, parallelism: int
-) -> None:
-    monkeypatch.setattr("squall_io.redis.task.WAIT_MILLIS", 2)
+def test_redis_stream_spout(redis_server: RedisServer, parallelism: int) -> None:
     streams = [redis_server.name() for _ in range(4)]
     for number, stream in enumerate(streams):
         redis_server.add(stream, *(f"{number} {each}" for each in range(9)))
