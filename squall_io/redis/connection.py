@@ -79,7 +79,9 @@ def verdict_on(error: Exception, where: str) -> SquallError:
     if name == "NoPermissionError" or word == "NOPERM":
         return RedisRefused(f"{where} refuses it: {text}: give the user these rights (ACL SETUSER)")
     if "HELLO must be called" in text or "Authentication required" in text:
-        return RedisRefused(f"{where} wants a password: name it with password, and the user, if it is another, in url")
+        return RedisRefused(
+            f"{where} wants a password: name it with password, and the user, if it is another, in url"
+        )
     if name.startswith(("Authentication", "Authorization")) or word in ("NOAUTH", "WRONGPASS"):
         return RedisRefused(f"{where} refuses the login: {text}: {_LOGIN}")
     if word in ("MOVED", "ASK", "CROSSSLOT", "CLUSTERDOWN") or name in ("MovedError", "AskError"):

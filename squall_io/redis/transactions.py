@@ -183,7 +183,7 @@ class RedisTransactions:
             return
         self._connection.ask("UNWATCH")
         raise RowsRefused({
-            at: f"key {command[1]!r} at {self._connection.where} holds a {held[command[1]].decode()}, no"
+            at: f"key {_readable(command[1])} at {self._connection.where} holds a {held[command[1]].decode()}, no"
             f" {kinds[command[1]].decode()}"
             for at, row in enumerate(rows)
             for command in row
@@ -207,6 +207,10 @@ class RedisTransactions:
             if size > most
         }:
             raise RowsRefused(refused)
+
+
+def _readable(key: Any) -> str:
+    return key.decode(errors="backslashreplace") if isinstance(key, bytes) else str(key)
 
 
 def _largest(row: Row) -> int:
