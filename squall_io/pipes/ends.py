@@ -140,7 +140,7 @@ def _spark_table(address: PipeAddress) -> SinkEnd:
 
 # Kafka.
 
-#: The field in which a `KafkaSink` gets whole rows.
+#: The field in which a `KafkaSink` or a `RedisStreamSink` gets whole rows.
 _WHOLE: Final = "value"
 
 
@@ -161,6 +161,54 @@ def _kafka_topic(address: PipeAddress) -> SinkEnd:
         return SinkEnd(sink, tuple(sink.shape.used()))
     sink = _made(KafkaSink, address, address.below, servers=address.authority, fields=_WHOLE)
     return SinkEnd(sink, tuple(name for name in sink.shape.used() if name != _WHOLE), _WHOLE)
+
+
+# Redis.
+
+
+def _redis_url(address: PipeAddress) -> tuple[PipeAddress, str, str]:
+    """Return an address without the options of the server, the URL of the server, and what follows the database."""
+    from squall_io.redis.address import OPTIONS
+
+    database, _, key = address.below.partition("/")
+    own = [each for each in address.options if each[0] not in OPTIONS]
+    others = [each for each in address.options if each[0] in OPTIONS]
+    if not database.isdecimal() or not key:
+        raise WrongAddress(
+            f"{shown(address.text)}: give the number of the database and a key: redis://HOST:PORT/0/orders"
+        )
+    url = f"{address.scheme}://{address.place[2:].partition('/')[0]}/{database}"
+    return address._replace(options=tuple(own)), f"{url}{'?' if others else ''}{urlencode(others)}", key
+
+
+def _redis_streams(address: PipeAddress) -> SourceEnd:
+    from squall_io.redis import RedisStreamSpout
+
+    own, url, keys = _redis_url(address)
+    spout = _made(RedisStreamSpout, own, tuple(keys.split(",")), url=url)
+    rows = (
+        spout.schema is None
+        and spout.fields == ("value",)
+        and (spout.field is None or spout.decode == "json")
+    )
+    return SourceEnd(spout, None if rows else tuple(spout.outputs["default"]))
+
+
+def _redis_keys(address: PipeAddress) -> SinkEnd:
+    """Return a sink of keys if the key has fields in braces, else one of a stream: without `fields`, an entry has the whole row
+    as JSON."""
+    from squall_io.redis import RedisSink, RedisStreamSink
+
+    own, url, key = _redis_url(address)
+    if "{" in key:
+        sink = _made(RedisSink, own, key, url=url)
+        return SinkEnd(sink, tuple(sink.used()))
+    named = {name for name, _ in own.options}
+    if "fields" in named:
+        entries = _made(RedisStreamSink, own, key, url=url)
+        return SinkEnd(entries, tuple(entries.used()))
+    given = {} if "field" in named else {"field": _WHOLE}
+    return SinkEnd(_made(RedisStreamSink, own, key, url=url, fields=_WHOLE, **given), (), _WHOLE)
 
 
 # Databases.
@@ -213,6 +261,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
     "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
+    "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
+    "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),

@@ -25,7 +25,7 @@ Command = tuple[str | bytes | int, ...]
 #: What the server says while it takes no writes, or no commands at all, for now: by its first word.
 _AWAY: Final = {
     "LOADING": "it loads its data",
-    "READONLY": "it is a replica; the sink waits until it is the master, or until the address leads to the master",
+    "READONLY": "it is a replica, until it is made the master or the address leads to the master",
     "MASTERDOWN": "it is a replica without its master",
     "NOREPLICAS": "it has too few replicas (min-replicas-to-write)",
     "MISCONF": "it takes no writes, since it cannot store its data (see its log)",
@@ -45,8 +45,7 @@ _CLASSES: Final = {
 }
 _LOGIN: Final = "correct the user in url, and the password"
 _CLUSTER: Final = (
-    "it is a node of a Redis Cluster, which Squall does not support: rows and token must be in one transaction of one"
-    " server"
+    "it is a node of a Redis Cluster, which Squall does not support: give a server without cluster mode"
 )
 
 
@@ -108,8 +107,6 @@ class RedisConnection:
         self.where = f"Redis at {shown_address(url)}"
         self._redis = loaded(component)
         self._connection: Any = None
-        #: How often it was connected: what the server knows of a connection (WATCH) ends with it.
-        self.connected = 0
 
     def call(self, *commands: Command) -> list[Any]:
         """Send commands, and return their answers in order. An answer may be a ResponseError of redis-py: see `fault_in`."""
@@ -159,7 +156,6 @@ class RedisConnection:
             connection.disconnect()
             raise
         self._connection = connection
-        self.connected += 1
         return connection
 
     def _check(self, greeting: Any) -> None:

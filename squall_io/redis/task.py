@@ -39,8 +39,8 @@ LOOK_SECONDS: Final = 1.0
 SAVE_SECONDS: Final = 1.0
 #: Seconds after which what Redis has refused is tried again, and after which the same is reported again.
 RETRY_SECONDS, REPORT_SECONDS = 5.0, 30.0
-#: The most entries that are read at once, of all streams together.
-AT_ONCE: Final = 500
+#: The most entries that are read at once, of all streams together; before their size is known; and their bytes, about.
+AT_ONCE, FIRST_ENTRIES, MOST_BYTES = 500, 50, 8 * 1024 * 1024
 #: Seconds between two questions for further entries. (A server ends XREAD BLOCK up to 0.1 s too late, and acks wait meanwhile.)
 IDLE_SECONDS: Final = 0.02
 #: The stream of entries that cannot be decoded.
@@ -78,6 +78,8 @@ class RedisStreamTask:
         #: What was reported lately, and when.
         self._reported: dict[str, float] = {}
         self._idle = False
+        #: How many entries are read at once now.
+        self._most = FIRST_ENTRIES
         self._look_at = self._save_at = self._retry_at = self._begin_at = 0.0
         self._why = self._shown = self._waiting_text = ""
         #: What `position` said last; only with epochs.
@@ -229,8 +231,7 @@ class RedisStreamTask:
 
     def _read(self, streams: list[StreamProgress], now: float) -> None:
         found: list[Read] = []
-        most = max(1, AT_ONCE // len(streams))
-        looks = self._reader.read(streams, most)
+        looks = self._reader.read(streams, max(1, self._most // len(streams)))
         self._waiting.succeeded()
         self._look_at = now + LOOK_SECONDS
         for progress, look in zip(streams, looks):
@@ -247,6 +248,9 @@ class RedisStreamTask:
                 progress.ended()
             found += [(progress, id, pairs) for id, pairs in entries]
         self._entries = iter(found)
+        if found:
+            bytes_of_each = sum(map(len, (part for _, _, pairs in found for part in pairs))) // len(found) + 1
+            self._most = min(AT_ONCE, max(1, MOST_BYTES // bytes_of_each))
 
     def _emit_left(self, emit: Emit) -> bool:
         """Emit the entries that are here; return whether there were some. After an error, the next call goes on behind it."""

@@ -44,7 +44,7 @@ def test_with_a_schema_fields_are_columns(redis_server: RedisServer) -> None:
     schema = "word string NOT NULL, count bigint, tags array<int>"
     with task_of(redis_server, stream, schema=schema) as task:
         task.read(2)
-        assert dict(task.spout.outputs)["default"] == ("word", "count", "tags")
+        assert dict(task.spout.outputs)["default"] == ("word", "count", "tags")  # type: ignore[arg-type]
         assert [row for _, row, _ in task.emitted] == [("12", 5, [1, 2]), ("none", None, None)]
 
 

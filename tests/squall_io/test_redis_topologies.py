@@ -55,7 +55,7 @@ def test_counts_are_exact_while_the_server_is_killed_and_the_topology_comes_back
 
         def counted() -> bool:
             keys = [f"count:{word}" for word in sorted(sent)]
-            return redis.client.mget(keys) == [str(sent[word]) for word in sorted(sent)]
+            return bool(redis.client.mget(keys) == [str(sent[word]) for word in sorted(sent)])
 
         def logged() -> bool:
             return bool(redis.client.xlen("log") >= sent.total())
