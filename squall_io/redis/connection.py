@@ -1,7 +1,7 @@
 """One connection to a Redis server: commands go out together, and their answers come in the same order.
 
 What passes by itself is `RedisAway`: the server does not answer, loads its data, is a replica for now, or takes no writes for
-now. What does not is `RedisRefused`: a login, rights, a key of another type. Which is which: `verdict_on`.
+now. What does not is `RedisRefused`: a login, rights, a key of another type. Which is which: `meaning_of`.
 redis-py is imported where it is used. Must not know: tuples, streams.
 """
 
@@ -67,7 +67,7 @@ def loaded(component: str, module: str = "redis") -> Any:
         raise SquallError(f"{component} needs redis-py: install Squall with its extra `redis`") from None
 
 
-def verdict_on(error: Exception, where: str) -> SquallError:
+def meaning_of(error: Exception, where: str) -> SquallError:
     """Return a RedisAway or a RedisRefused for an error of redis-py. where: the server."""
     name, text = type(error).__name__, " ".join(str(error).split())
     word = _CLASSES.get(name, text.partition(" ")[0])
@@ -116,7 +116,7 @@ class RedisConnection:
         except BaseException as error:
             self.close()  # its next answer would be that of an earlier command
             if isinstance(error, (self._redis.RedisError, OSError)):
-                raise verdict_on(error, self.where) from error
+                raise meaning_of(error, self.where) from error
             raise
 
     def ask(self, *command: str | bytes | int) -> Any:
@@ -133,7 +133,7 @@ class RedisConnection:
     def fault_in(self, answer: Any) -> SquallError:
         """Return the error that an answer is. While the server takes nothing, the connection is closed, so that the next one
         may lead to another server."""
-        fault = verdict_on(answer, self.where)
+        fault = meaning_of(answer, self.where)
         if isinstance(fault, RedisAway):
             self.close()
         return fault

@@ -24,7 +24,7 @@ FIELDS: Final = ("value", "id", "stream")
 UNREADABLE_FIELDS: Final = ("stream", "id", "entry", "error")
 
 
-class Entry(NamedTuple):
+class StreamEntry(NamedTuple):
     """An entry. pairs: its fields and their values, in order."""
 
     stream: str
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 #: Makes the values of a tuple. Raises UnreadableMessage.
-MakeValues = Callable[[Entry], tuple[object, ...]]
+MakeValues = Callable[[StreamEntry], tuple[object, ...]]
 
 
 def entry_problems(
@@ -105,7 +105,7 @@ def _name(name: bytes) -> str:
         raise UnreadableMessage(f"the name of its field {name[:50]!r} is no text in UTF-8") from None
 
 
-def _found(entry: Entry, name: bytes) -> bytes:
+def _found(entry: StreamEntry, name: bytes) -> bytes:
     for each, value in entry.pairs:
         if each == name:
             return value
@@ -123,7 +123,7 @@ def _one(name: bytes, read: Decode) -> MakeValues:
 def _object(name: bytes, schema: Schema) -> MakeValues:
     reader = JsonReader(schema)
 
-    def values(entry: Entry) -> tuple[object, ...]:
+    def values(entry: StreamEntry) -> tuple[object, ...]:
         found = reader.values((1, 0, _found(entry, name)), "")
         if isinstance(found, str):
             raise UnreadableMessage(found)
@@ -141,7 +141,7 @@ def _columns(schema: Schema) -> MakeValues:
         plain = _same if getattr(column.type, "name", "") == "binary" else bytes.decode
         readers[column.name.encode()] = msgspec.json.Decoder().decode if nested else plain
 
-    def values(entry: Entry) -> tuple[object, ...]:
+    def values(entry: StreamEntry) -> tuple[object, ...]:
         try:
             found = {name.decode(): readers[name](value) for name, value in entry.pairs if name in readers}
             return astuple(msgspec.convert(found, kind, strict=False, builtin_types=(bytes,)))

@@ -21,7 +21,7 @@ Place = tuple[int, int | None]
 Found = tuple[bytes, list[bytes]]
 
 
-class StreamReader:
+class RedisStreamReader:
     """Reads by one connection. All methods raise RedisAway and RedisRefused. group: where places are stored; None: nowhere."""
 
     def __init__(self, connection: RedisConnection, group: str | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import Waiting
 from squall_io.redis.connection import RedisAway, RedisConnection, RedisRefused
-from squall_io.redis.entries import Entry, values_maker
+from squall_io.redis.entries import StreamEntry, values_maker
 from squall_io.redis.ids import id_of, id_text
 from squall_io.redis.progress import (
     Loss,
@@ -25,7 +25,7 @@ from squall_io.redis.progress import (
     checked_positions,
     own_streams,
 )
-from squall_io.redis.reading import StreamReader
+from squall_io.redis.reading import RedisStreamReader
 from topology_api import EmitError, SquallError
 from topology_api.wording import class_name, message_of
 
@@ -66,7 +66,7 @@ class RedisStreamTask:
         self._own = own_streams(spout.streams, context.index, context.parallelism)
         self._values = values_maker(spout.fields, spout.field, spout.decode, spout.schema)
         connection = RedisConnection(spout.url, spout.password, "RedisStreamSpout")
-        self._reader = StreamReader(connection, spout.group)
+        self._reader = RedisStreamReader(connection, spout.group)
         self._waiting = Waiting(connection.where, context.log, self._show, context.now)
         self._codec_waits = Waiting("what the codec needs", context.log, self._show, context.now)
         #: The positions that the topology's commit has, of all tasks.
@@ -260,7 +260,7 @@ class RedisStreamTask:
         try:
             for each in self._entries:
                 progress, id, pairs = each
-                entry = Entry(progress.name, id.decode(), list(zip(pairs[::2], pairs[1::2])))
+                entry = StreamEntry(progress.name, id.decode(), list(zip(pairs[::2], pairs[1::2])))
                 fault = None
                 try:
                     values = self._values(entry)
@@ -289,7 +289,7 @@ class RedisStreamTask:
         return emitted
 
     def _leave_out(
-        self, emit: Emit, entry: Entry, progress: StreamProgress, settles: int, error: UnreadableMessage
+        self, emit: Emit, entry: StreamEntry, progress: StreamProgress, settles: int, error: UnreadableMessage
     ) -> None:
         """Count an entry that cannot be decoded, and emit it as it is, for who wants to keep it."""
         self._left_out.add()

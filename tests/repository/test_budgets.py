@@ -20,6 +20,7 @@ MANY_PARAMETERS = {
     "topology_api/context.py: Context",
     "squall_io/kafka/sink.py: KafkaSink",
     "squall_io/kafka/spout.py: KafkaSpout",
+    "squall_io/redis/spout.py: RedisStreamSpout",
     "squall_io/spark/spouts/lines.py: HdfsLines",
 }
 CATCH_ALL = {
