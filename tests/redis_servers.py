@@ -138,7 +138,11 @@ class LosingProxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # it was killed
+                    client.close()
+                    continue
                 self._open += [client, server]
                 thread = threading.Thread(target=self._serve, args=(client, server), daemon=True)
                 self._threads.append(thread)

@@ -194,7 +194,6 @@ class RedisStreamTask:
 
     def _begin(self) -> None:
         """Find where each stream begins. Raises LostEntries if a commit of the topology cannot be kept."""
-        self._begin_at = self._context.now() + RETRY_SECONDS
         refused = []
         for name in [each for each in self._own if each not in self._streams]:
             try:
@@ -203,6 +202,7 @@ class RedisStreamTask:
                 refused.append(error)
         if refused and not self._streams:
             raise refused[0]
+        self._begin_at = self._context.now() + RETRY_SECONDS
         for each in refused:
             self._report(each)
         self._waiting.succeeded()
