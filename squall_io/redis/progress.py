@@ -125,8 +125,9 @@ class StreamProgress:
 
     def ended(self) -> None:
         """Note that nothing is behind `id`: entries up to the last id were emitted or are gone."""
-        self.items.next = max(self.id, self.state.last)
-        self.count = self.state.added
+        if self.id <= self.state.last:
+            self.items.next = self.state.last
+            self.count = self.state.added
 
     def again(self) -> StreamProgress:
         """Return the progress of a stream that was deleted or has lost its last entries: at what it has now."""
@@ -138,34 +139,33 @@ class StreamProgress:
         return progress
 
     def _loss(self, state: StreamState) -> Loss | None:
-        id, count = self.id, self.count
-        if state is MISSING:
-            if not id and not count:
-                return None
-            return Loss(
-                0, True, True, f"stream {self.name!r} does not exist any more, and {id_text(id)} was read"
-            )
-        if state.last < id or (count is not None and state.added < count):
-            return Loss(
-                0,
-                True,
-                True,
-                f"stream {self.name!r} ends at {id_text(state.last)} after {state.added} entries, and {id_text(id)} was read:"
-                " it was deleted and made again, or Redis has lost its last entries",
-            )
-        if count is not None and (
+        id, count, name = self.id, self.count, f"stream {self.name!r}"
+        has_passed = state.last > id and (
             not state.length or state.first > id
-        ):  # no entry up to the position is left
+        )  # no entry up to the position is left
+        there = f"its first entry is now {id_text(state.first)}" if state.length else "it is empty now"
+        if count is None:
+            if id and has_passed:
+                why = f"{name} may have lost entries behind {id_text(id)} before they were read: {there}"
+                return Loss(0, True, False, why)
+        elif state is MISSING:
+            if id or count:
+                return Loss(0, True, True, f"{name} does not exist any more, and {id_text(id)} was read")
+            return None
+        elif state.last < id or state.added < count:
+            why = (
+                f"{name} ends at {id_text(state.last)} after {state.added} entries, and {id_text(id)} was read: it was deleted"
+                " and made again, or Redis has lost its last entries"
+            )
+            return Loss(0, True, True, why)
+        elif has_passed:
             lost = state.added - count - state.length
-            if lost <= 0:
-                return None
-            there = f"its first entry is now {id_text(state.first)}" if state.length else "it is empty now"
-            why = f"stream {self.name!r} has lost {lost} entries behind {id_text(id)} before they were read: {there}"
-            return Loss(lost, True, False, why)
+            why = f"{name} has lost {lost} entries behind {id_text(id)} before they were read: {there}"
+            return Loss(lost, True, False, why) if lost > 0 else None
         if state.deleted > max(id, self.reported):
             why = (
-                f"stream {self.name!r} has lost at least 1 entry behind {id_text(id)} before it was read:"
-                f" {id_text(state.deleted)} was deleted (XDEL)"
+                f"{name} has lost at least 1 entry behind {id_text(id)} before it was read: {id_text(state.deleted)} was"
+                " deleted (XDEL)"
             )
             return Loss(1, False, False, why)
         return None
@@ -178,7 +178,14 @@ def beginning(start: str | int, state: StreamState) -> tuple[int, int | None]:
     if start == EARLIEST:
         return NO_ID, state.added - state.length
     assert isinstance(start, int)
-    return start, state.added if start >= state.last and state.last else None
+    return start, counted_up_to(start, state)
+
+
+def counted_up_to(id: int, state: StreamState) -> int | None:
+    """Return how many entries a stream had up to an id; None: that cannot be known, or the id is none of the stream yet."""
+    if id == state.last:
+        return state.added
+    return state.added - state.length if state.length and id < state.first else None
 
 
 def own_streams(streams: Iterable[str], index: int, parallelism: int) -> list[str]:

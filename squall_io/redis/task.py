@@ -15,7 +15,7 @@ from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import Waiting
 from squall_io.redis.connection import RedisAway, RedisConnection, RedisRefused
 from squall_io.redis.entries import StreamEntry, values_maker
-from squall_io.redis.ids import id_of, id_text
+from squall_io.redis.ids import NO_ID, id_of, id_text
 from squall_io.redis.progress import (
     Loss,
     LostEntries,
@@ -23,6 +23,7 @@ from squall_io.redis.progress import (
     StreamProgress,
     beginning,
     checked_positions,
+    counted_up_to,
     own_streams,
 )
 from squall_io.redis.reading import RedisStreamReader
@@ -211,6 +212,8 @@ class RedisStreamTask:
         state = self._reader.state(name)
         known = self._known.get(name)
         stored = self._reader.stored_place(name) if known is None and self._tracked else None
+        if stored is not None and stored[1] is None and stored[0] in (NO_ID, state.last):
+            stored = (stored[0], counted_up_to(stored[0], state))  # a group that was made by hand
         id, count = known or stored or beginning(self._start, state)
         progress = StreamProgress(name, id, count)
         if (loss := progress.seen(state)) is not None:

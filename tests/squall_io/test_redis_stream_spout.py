@@ -78,6 +78,37 @@ def test_start(redis_server: RedisServer, start: Any, expected: list[int]) -> No
         assert task.read(len(expected) + 1) == [*expected, 3]
 
 
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_start_may_be_in_the_future(redis_server: RedisServer, exists: bool) -> None:
+    stream = redis_server.name()
+    if exists:
+        redis_server.client.xadd(stream, {"value": 1}, id="1000-0")
+    with task_of(redis_server, stream, start="2000", field="value", decode="json", state=True) as task:
+        task.nothing_more()
+        position = task.spout.position()
+        redis_server.client.xadd(stream, {"value": 2}, id="1500-0")
+        task.nothing_more()
+        redis_server.client.xadd(stream, {"value": 3}, id="2500-0")
+        assert task.read(1) == [3] and task.errors == []
+    with task_of(redis_server, stream, field="value", decode="json", state=True, position=position) as task:
+        assert task.read(1) == [3] and task.errors == []
+
+
+def test_entries_that_may_have_been_trimmed_are_reported_if_their_number_is_not_known(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.redis.task.FIRST_ENTRIES", 1)
+    stream = redis_server.name()
+    for number in range(6):
+        redis_server.client.xadd(stream, {"value": number}, id=f"{1000 + number}-0")
+    with task_of(redis_server, stream, start="1002", field="value", decode="json", state=True) as task:
+        assert task.read(1) == [3]
+        redis_server.client.xtrim(stream, maxlen=1, approximate=False)
+        assert task.read(2) == [3, 5]
+        task.until(lambda: task.errors)
+        assert "may have lost entries behind 1003-0" in task.errors[0] and len(task.errors) == 1
+
+
 def test_streams_are_divided_among_tasks(redis_server: RedisServer) -> None:
     streams = [redis_server.name("shard") for _ in range(6)]
     for stream in streams:
