@@ -1,9 +1,10 @@
 """Writes to Redis: the commands of rows, with or without a token, are one transaction.
 
-Redis carries out all commands of a transaction (MULTI, EXEC), also if one of them fails because its key holds another type. So
-the types of the keys are looked at before, with WATCH: if one of the keys changes until EXEC, nothing is done, and all begins
-again. The token's key is watched, too. Rights, memory and the state of the server are checked by Redis when the commands are
-queued: if one is refused there, nothing is done.
+A token's key is watched (WATCH) from the look at its number on: if it changes until EXEC, nothing is done. Rights, memory and
+the state of the server are checked by Redis when the commands are queued: if one is refused there, nothing is done. Only a key
+that holds another type is found in EXEC, which carries out all other commands. So the types of keys are looked at before. A
+client that gives a key another type between this look and EXEC makes the row's command fail, which is the same as if the row
+had been written just before: the client would have replaced it.
 Must not know: tuples, topologies.
 """
 
@@ -21,12 +22,8 @@ T = TypeVar("T")
 #: The commands of a row.
 Row = tuple[Command, ...]
 
-#: How often a transaction begins again since another client changes its keys.
-ATTEMPTS: Final = 100
 #: The longest sleep while Redis is away: then the sink looks whether it is stopped.
 STEP: Final = 0.5
-#: The most keys of one command.
-_AT_ONCE: Final = 10_000
 #: What a server takes as one value if it does not say otherwise (`proto-max-bulk-len`).
 MOST_BYTES: Final = 512 * 1024 * 1024
 #: No row with values smaller than this is looked at: the server takes at least 1 MB.
@@ -99,40 +96,33 @@ class RedisTransactions:
             command[1]: kind for command in commands if (kind := _KINDS.get(str(command[0]))) is not None
         }
         self._refuse_large(rows)
-        for _ in range(ATTEMPTS):
+        while True:
             if kinds or token is not None:
-                number, held = self._watched(token, list(kinds))
+                number, held = self._looked_at(token, list(kinds))
                 if token is not None and self._checked(token, number) != expected:
                     self._connection.ask("UNWATCH")
                     return False
                 self._refuse_types(rows, kinds, held)
-            if token is not None:
-                setting: list[Command] = [("SET", self._key(token), epoch)]
-            else:
-                setting = []
+            setting: list[Command] = [] if token is None else [("SET", self._key(token), epoch)]
             if self._done([*commands, *setting]):
                 if token is not None:
                     self._highest[token] = epoch
                 return True
-        raise SquallError(
-            f"{self._connection.where}: other clients changed the keys of a transaction {ATTEMPTS} times while it was prepared"
-        )
 
-    def _watched(self, token: str | None, keys: list[Any]) -> tuple[Any, dict[Any, bytes]]:
-        """Watch the keys; return the number of the token and what each key holds."""
+    def _looked_at(self, token: str | None, keys: list[Any]) -> tuple[Any, dict[Any, bytes]]:
+        """Watch the token; return its number, and what each key holds."""
         asked: list[Command] = []
         if token is not None:
             asked += [("WATCH", self._key(token)), ("GET", self._key(token))]
-        first = len(asked)
-        asked += [("WATCH", *keys[at : at + _AT_ONCE]) for at in range(0, len(keys), _AT_ONCE)]
-        answers = self._answered([*asked, *(("TYPE", key) for key in keys)])
-        held = dict(zip(keys, answers[len(asked) :]))
-        return (answers[1] if first else None), held
+        answers = self._connection.call(*asked, *(("TYPE", key) for key in keys))
+        for each in answers:
+            if self._connection.is_fault(each):
+                raise self._connection.fault_in(each)
+        return (answers[1] if asked else None), dict(zip(keys, answers[len(asked) :]))
 
     def _done(self, commands: list[Command]) -> bool:
-        """Carry out a transaction; return whether it was: not if a key that is watched has changed."""
+        """Carry out a transaction; return whether it was: not if the token has changed."""
         if not commands:
-            self._answered([("UNWATCH",)])
             return True
         *queued, answer = self._connection.call(("MULTI",), *commands, ("EXEC",))
         for each in (*queued, answer):
@@ -141,19 +131,12 @@ class RedisTransactions:
         if answer is None:
             return False
         for each in answer:
-            if self._connection.is_fault(each):  # such as a stream whose last id is the greatest one
-                raise RedisRefused(
+            if self._connection.is_fault(each) and "WRONGTYPE" not in str(each):
+                raise RedisRefused(  # such as a stream whose last id is the greatest one
                     f"{self._connection.where} has refused a command within a transaction, whose others it has carried out:"
                     f" {each}"
                 )
         return True
-
-    def _answered(self, commands: list[Command]) -> list[Any]:
-        answers = self._connection.call(*commands)
-        for each in answers:
-            if self._connection.is_fault(each):
-                raise self._connection.fault_in(each)
-        return answers
 
     def _key(self, token: str) -> str:
         return f"{self._tokens}:{token}"

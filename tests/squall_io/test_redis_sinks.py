@@ -353,22 +353,25 @@ def test_a_token_that_went_back_is_an_error_and_nothing_is_written(tmp_path: Pat
         assert sink.write(4, rows(sink, {"n": 4}), 3, TOKEN)
 
 
-def test_other_clients_may_change_the_keys_meanwhile(
+def test_a_key_that_gets_another_type_meanwhile_was_written_before(
     redis_server: RedisServer, sinks: Sinks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    key = redis_server.name("hash")
+    key, other = redis_server.name("hash"), redis_server.name("hash")
     token = f"{key}/{TOKEN}"
-    original, turns = RedisTransactions._done, iter((b"first", b"second"))
+    original = RedisTransactions._done
 
     def done(self: RedisTransactions, commands: Any) -> bool:
-        if (turn := next(turns, None)) is not None:
-            redis_server.client.hset(key, "of others", turn)
+        redis_server.client.set(key, "of another client")
         return original(self, commands)
 
-    monkeypatch.setattr(RedisTransactions, "_done", done)
     sink = sinks.open(RedisSink("k", url=redis_server.url, fields=["v"]))
-    assert sink.write(1, rows(sink, {"k": key, "v": 1}), 0, token)
-    assert redis_server.client.hgetall(key) == {"of others": "second", "v": "1"}
+    with monkeypatch.context() as patch:
+        patch.setattr(RedisTransactions, "_done", done)
+        assert sink.write(1, rows(sink, {"k": key, "v": 1}, {"k": other, "v": 2}), 0, token)
+    assert redis_server.client.get(key) == "of another client"
+    assert redis_server.client.hgetall(other) == {"v": "2"}
+    with pytest.raises(RowsRefused, match="holds a string, no hash"):
+        sink.write(2, rows(sink, {"k": key, "v": 3}), 1, token)
 
 
 def test_tls(tmp_path: Path, sinks: Sinks) -> None:
