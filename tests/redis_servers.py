@@ -117,6 +117,21 @@ class RedisServer(Killable):
         self.kill()
 
 
+class SentinelServer(RedisServer):
+    """A Sentinel that watches a master under the name `main`, and makes a replica the master when the master is gone."""
+
+    def __init__(self, folder: Path, master: RedisServer) -> None:
+        super().__init__(folder)
+        lines = (
+            f"bind 127.0.0.1\nport {self.port}\ndir {folder}\n"
+            f"sentinel monitor main 127.0.0.1 {master.port} 1\n"
+            "sentinel down-after-milliseconds main 300\nsentinel failover-timeout main 2000\n"
+        )
+        (folder / "redis.conf").write_text(lines)
+        self._command.append("--sentinel")
+        self.url = f"redis+sentinel://127.0.0.1:1,{self.address}/main/0"
+
+
 class LosingProxy:
     """Stands between a client and a server, and can lose answers: it cuts the connection when one comes that it waits for.
 

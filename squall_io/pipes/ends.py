@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from squall_io.pipes.addresses import PipeAddress, WrongAddress, arguments_of, parse_address
 from topology_api import Bolt, Fields, Spout
@@ -168,17 +168,23 @@ def _kafka_topic(address: PipeAddress) -> SinkEnd:
 
 def _redis_url(address: PipeAddress) -> tuple[PipeAddress, str, str]:
     """Return an address without the options of the server, the URL of the server, and what follows the database."""
-    from squall_io.redis.address import OPTIONS
+    from squall_io.redis.address import OPTIONS, SENTINEL
 
-    database, _, key = address.below.partition("/")
+    server, _, path = address.place[2:].partition("/")
+    master, _, path = path.partition("/") if address.scheme.endswith(SENTINEL) else ("", "", path)
+    database, _, key = path.partition("/")
     own = [each for each in address.options if each[0] not in OPTIONS]
     others = [each for each in address.options if each[0] in OPTIONS]
     if not database.isdecimal() or not key:
         raise WrongAddress(
             f"{shown(address.text)}: give the number of the database and a key: redis://HOST:PORT/0/orders"
         )
-    url = f"{address.scheme}://{address.place[2:].partition('/')[0]}/{database}"
-    return address._replace(options=tuple(own)), f"{url}{'?' if others else ''}{urlencode(others)}", key
+    url = f"{address.scheme}://{server}/{master}{'/' if master else ''}{database}"
+    return (
+        address._replace(options=tuple(own)),
+        f"{url}{'?' if others else ''}{urlencode(others)}",
+        unquote(key),
+    )
 
 
 def _redis_streams(address: PipeAddress) -> SourceEnd:

@@ -12,11 +12,19 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from squall_io.kit.secrets import resolve
-from squall_io.redis.address import client_settings, shown_address
+from squall_io.redis.address import (
+    Sentinels,
+    client_settings,
+    sentinels_of,
+    shown_address,
+    url_of_master,
+)
 from topology_api import SquallError
 
 #: Seconds for which an answer is awaited.
 ANSWER_SECONDS: Final = 10.0
+#: The same for a Sentinel: there are others to ask.
+SENTINEL_SECONDS: Final = 2.0
 #: The least version of a server: since then a stream knows how many entries it ever had.
 LEAST_VERSION: Final = 7
 #: A command: its name and its arguments.
@@ -147,19 +155,45 @@ class RedisConnection:
     def _connect(self) -> Any:
         password = None if self._password is None else resolve("password", self._password)
         settings = client_settings(password, ANSWER_SECONDS)
-        connection = self._redis.ConnectionPool.from_url(self._url, **settings).make_connection()
+        sentinels = sentinels_of(self._url)
+        url = self._url if sentinels is None else url_of_master(self._url, *self._master(sentinels))
+        connection = self._redis.ConnectionPool.from_url(url, **settings).make_connection()
         try:
             connection.connect()
             (greeting,) = self._answers(connection, [("HELLO",)])
-            self._check(greeting)
+            self._check(greeting, must_be_master=sentinels is not None)
         except BaseException:
             connection.disconnect()
             raise
         self._connection = connection
         return connection
 
-    def _check(self, greeting: Any) -> None:
-        """Raise RedisRefused for a server that is none for Squall."""
+    def _master(self, sentinels: Sentinels) -> tuple[str, int]:
+        """Return the host and the port of the master, as the first Sentinel says that knows it."""
+        reasons, knows = [], False
+        for host, port in sentinels.hosts:
+            settings = client_settings(None, SENTINEL_SECONDS)
+            asked = self._redis.Connection(host=host, port=port, **settings)
+            try:
+                (answer,) = self._answers(asked, [("SENTINEL", "GET-MASTER-ADDR-BY-NAME", sentinels.master)])
+            except (self._redis.RedisError, OSError) as error:
+                reasons.append(" ".join(str(error).split()))
+            else:
+                if self.is_fault(answer):
+                    raise answer
+                if answer is not None:
+                    return answer[0].decode(), int(answer[1])
+                knows = True
+            finally:
+                asked.disconnect()
+        if knows:
+            raise RedisRefused(
+                f"{self.where}: the Sentinels know no master {sentinels.master!r}: correct its name in url"
+            )
+        raise RedisAway(f"no Sentinel answers: {'; '.join(reasons)}")
+
+    def _check(self, greeting: Any, must_be_master: bool) -> None:
+        """Raise RedisRefused for a server that is none for Squall, and RedisAway for one that is to be a master and is none."""
         if self.is_fault(greeting):
             raise greeting
         known = {name.decode(): value for name, value in greeting.items()}
@@ -167,9 +201,11 @@ class RedisConnection:
         if mode == "cluster":
             raise RedisRefused(f"{self.where}: {_CLUSTER}")
         if mode == "sentinel":
-            raise RedisRefused(f"{self.where} is a Sentinel: give the address of the master")
+            raise RedisRefused(f"{self.where} is a Sentinel: give redis+sentinel://HOST:PORT/MASTER/DATABASE")
         if (major := version.partition(".")[0]).isdecimal() and int(major) < LEAST_VERSION:
             raise RedisRefused(f"{self.where} is version {version}: Squall needs {LEAST_VERSION} or newer")
+        if must_be_master and known.get("role") != b"master":
+            raise RedisAway("the Sentinels name a server that is no master yet")
 
     def _answers(self, connection: Any, commands: Sequence[Command]) -> list[Any]:
         connection.send_packed_command(connection.pack_commands(commands))

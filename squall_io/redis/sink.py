@@ -46,7 +46,8 @@ class RedisSink(RedisCommitting):
     key replaces the value, or the fields of the hash that it has.
 
     key: the field that is the key, or a text with fields in braces: "count:{word}". A brace of the key itself is written twice.
-    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock". It may name a user.
+    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock"; or the Sentinels that know it:
+        "redis+sentinel://s1:26379,s2:26379/MASTER/0". It may name a user.
     value: the field that is the value; None in it deletes the key. Give either `value` or `fields`.
     fields: the fields that are written to a hash, under their names; None in a field removes it from the hash.
     ttl: the seconds after which Redis deletes the key, from its last write on; None: never.

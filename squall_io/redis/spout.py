@@ -34,7 +34,8 @@ class RedisStreamSpout(RewindableSpout):
     yet is waited for. A tuple that fails is emitted again as `replay` says.
 
     streams: the key of a stream, or a list of keys.
-    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock". It may name a user.
+    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock"; or the Sentinels that know it:
+        "redis+sentinel://s1:26379,s2:26379/MASTER/0". It may name a user.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
         hosts.
     group: the consumer group that stores how far entries are settled, for a restart and for tools that show the lag. It is

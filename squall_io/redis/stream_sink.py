@@ -43,7 +43,8 @@ class RedisStreamSink(RedisCommitting):
 
     stream: the key of the stream, which may have fields in braces: "orders:{country}". A brace of the key itself is written
         twice.
-    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock". It may name a user.
+    url: the server: "redis://redis1:6379/0"; "rediss://" for TLS; "unix:///run/redis.sock"; or the Sentinels that know it:
+        "redis+sentinel://s1:26379,s2:26379/MASTER/0". It may name a user.
     fields: the fields of a tuple that are written; None: all. None in a field leaves it out.
     field: the one field of an entry in which all is written, encoded: the value of `fields` if that is one name, else an
         object. None: an entry has the fields of the tuple, as text; lists and dicts are JSON.

@@ -178,6 +178,9 @@ def test_redis() -> None:
     assert isinstance(source, RedisStreamSpout) and source.streams == ("orders", "clicks") and fields is None
     assert (source.url, source.password) == ("redis://app@a:6379/2?client_name=x", "env:P")
     assert source_of("rediss://a/0/t?schema=id long").fields == ("id",)
+    watched = source_of("redis+sentinel://app@a,b:1/main/2/orders%20new").spout
+    assert isinstance(watched, RedisStreamSpout)
+    assert (watched.url, watched.streams) == ("redis+sentinel://app@a,b:1/main/2", ("orders new",))
     assert source_of("redis://a/0/t?field=value&decode=json").fields is None
     assert source_of("redis://a/0/t?field=value").fields == ("value",)
     keys, wanted, whole = sink_of("redis://a/0/count:{word}?value=count&ttl=60")
