@@ -77,6 +77,8 @@ class World(ABC):
     away_words: ClassVar[str] = "waiting for"
     #: What an error says about a missing topic, table or queue.
     missing_words: ClassVar[str] = ""
+    #: Whether a topology does not even begin without the topic, table or queue: `open` or `prepare` refuses it.
+    needs_place: ClassVar[bool] = False
     #: None: it needs no server; promises about one are then not applicable.
     server: Server | None = None
     #: Options of the topology that this connector needs.
@@ -272,6 +274,10 @@ class Running:
     def reports(self, words: str) -> None:
         """Wait for an error that has these words."""
         self.until(lambda: any(words in error for error in self.errors()))
+
+    def refuses_to_begin(self) -> None:
+        """Wait until the topology has failed."""
+        self.until(lambda: self.cluster.status(self.name).state == "FAILED")
 
     def shown(self) -> str:
         """What the status shows about the connector."""

@@ -92,8 +92,14 @@ def missing(world: SinkWorld, folder: Path | None) -> None:
     with Writing(world, folder) as run:
         run.give(range(3))
         run.reports(world.missing_words)
+        if world.needs_place:
+            run.refuses_to_begin()
         world.create()
-        run.shows(range(3))
+        if not world.needs_place:
+            run.shows(range(3))
+    if world.needs_place:
+        with Writing(world, folder) as run:
+            run.shows(range(3))
 
 
 def wrong_login(world: SinkWorld, folder: Path | None) -> None:
