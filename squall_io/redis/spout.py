@@ -47,7 +47,7 @@ class RedisStreamSpout(RewindableSpout):
     field: the one field of entries that is read; None: a value is a dict of all fields.
     fields: which of "value", "id" and "stream" a tuple has, in this order.
     schema: Spark's DDL text, `"word string, count bigint NOT NULL"`: a tuple has these fields of the entry in place of
-        "value", each with the type of its column; with `field` and decode="json", these members of the object in that field.
+        "value", each with the type of its column; with `field` and `decode="json"`, these members of the object in that field.
     max_gap: without `topology.state.path`, a stream is paused when this number of entries is emitted from one on that is
         neither acked nor failed.
     replay: as `Spout.replay`.
