@@ -68,6 +68,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "squall_io.postgres": {
         "Changes of PostgreSQL": ("PostgresChanges",),
     },
+    "squall_io.redis": {
+        "Redis": ("RedisStreamSpout", "RedisSink", "RedisStreamSink"),
+    },
     "squall_io.spark": {
         "Tables": ("SparkSink", "read_committed", "committed_files", "hold_table", "register"),
         "Stored rows as a stream": ("HdfsLines", "CommittedRows"),

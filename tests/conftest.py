@@ -1,4 +1,5 @@
-"""Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Kafka broker, a Spark session.
+"""Settings for every test: how Hypothesis searches; and shared fixtures: a ZooKeeper server, a Kafka broker, a Redis server, a
+Spark session.
 
 In CI the examples are the same in every run, so that a failure there can be reproduced, and half of the usual number;
 elsewhere each run tries other ones, and failures are kept in `.hypothesis` and printed as a line to paste. There are no
@@ -25,6 +26,7 @@ from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport
 from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.mqtt_servers import mosquitto
+from tests.redis_servers import redis_server
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
 from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zookeeper_store
@@ -53,6 +55,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "pytest_unconfigure",
+    "redis_server",
     "returns",
     "spark",
     "tls_zookeeper",

@@ -42,15 +42,7 @@ class JsonReader:
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        # Names of columns need not be names of Python.
-        names = {f"f{place}": column.name for place, column in enumerate(schema.columns)}
-        fields = [
-            (own, _nullable(column), None) if column.nullable else (own, _type(column.type))
-            for own, column in zip(names, schema.columns)
-        ]
-        # A collector has nothing to do with an object that lives as long as a call.
-        line = msgspec.defstruct("Line", fields, rename=names, kw_only=True, gc=False)
-        self._decode = msgspec.json.Decoder(line).decode
+        self._decode = msgspec.json.Decoder(row_type(schema)).decode
 
     def values(self, line: Line, path: str) -> tuple[object, ...] | str:
         """Return the values of a line's tuple, or why the line is left out."""
@@ -61,6 +53,18 @@ class JsonReader:
             return astuple(self._decode(data if place else data.removeprefix(codecs.BOM_UTF8)))
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             return f"it is no JSON object of {str(self._schema)!r}: {error}"
+
+
+def row_type(schema: Schema) -> Any:
+    """Return a class whose objects have the columns of a schema, in order, under the columns' names outside of Python."""
+    # Names of columns need not be names of Python.
+    names = {f"f{place}": column.name for place, column in enumerate(schema.columns)}
+    fields = [
+        (own, _nullable(column), None) if column.nullable else (own, _type(column.type))
+        for own, column in zip(names, schema.columns)
+    ]
+    # A collector has nothing to do with an object that lives as long as a call.
+    return msgspec.defstruct("Line", fields, rename=names, kw_only=True, gc=False)
 
 
 def _nullable(column: Column) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 from squall_io.pipes.addresses import PipeAddress, WrongAddress, arguments_of, parse_address
 from topology_api import Bolt, Fields, Spout
@@ -140,7 +140,7 @@ def _spark_table(address: PipeAddress) -> SinkEnd:
 
 # Kafka.
 
-#: The field in which a `KafkaSink` gets whole rows.
+#: The field in which a `KafkaSink` or a `RedisStreamSink` gets whole rows.
 _WHOLE: Final = "value"
 
 
@@ -197,6 +197,60 @@ def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: 
     return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
 
 
+# Redis.
+
+
+def _redis_url(address: PipeAddress) -> tuple[PipeAddress, str, str]:
+    """Return an address without the options of the server, the URL of the server, and what follows the database."""
+    from squall_io.redis.address import OPTIONS, SENTINEL
+
+    server, _, path = address.place[2:].partition("/")
+    master, _, path = path.partition("/") if address.scheme.endswith(SENTINEL) else ("", "", path)
+    database, _, key = path.partition("/")
+    own = [each for each in address.options if each[0] not in OPTIONS]
+    others = [each for each in address.options if each[0] in OPTIONS]
+    if not database.isdecimal() or not key:
+        raise WrongAddress(
+            f"{shown(address.text)}: give the number of the database and a key: redis://HOST:PORT/0/orders"
+        )
+    url = f"{address.scheme}://{server}/{master}{'/' if master else ''}{database}"
+    return (
+        address._replace(options=tuple(own)),
+        f"{url}{'?' if others else ''}{urlencode(others)}",
+        unquote(key),
+    )
+
+
+def _redis_streams(address: PipeAddress) -> SourceEnd:
+    from squall_io.redis import RedisStreamSpout
+
+    own, url, keys = _redis_url(address)
+    spout = _made(RedisStreamSpout, own, tuple(keys.split(",")), url=url)
+    rows = (
+        spout.schema is None
+        and spout.fields == ("value",)
+        and (spout.field is None or spout.decode == "json")
+    )
+    return SourceEnd(spout, None if rows else tuple(spout.outputs["default"]))
+
+
+def _redis_keys(address: PipeAddress) -> SinkEnd:
+    """Return a sink of keys if the key has fields in braces, else one of a stream: without `fields`, an entry has the whole row
+    as JSON."""
+    from squall_io.redis import RedisSink, RedisStreamSink
+
+    own, url, key = _redis_url(address)
+    if "{" in key:
+        sink = _made(RedisSink, own, key, url=url)
+        return SinkEnd(sink, tuple(sink.used()))
+    named = {name for name, _ in own.options}
+    if "fields" in named:
+        entries = _made(RedisStreamSink, own, key, url=url)
+        return SinkEnd(entries, tuple(entries.used()))
+    given = {} if "field" in named else {"field": _WHOLE}
+    return SinkEnd(_made(RedisStreamSink, own, key, url=url, fields=_WHOLE, **given), (), _WHOLE)
+
+
 # Databases.
 
 
@@ -249,6 +303,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
+    "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
+    "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),

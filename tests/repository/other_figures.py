@@ -31,6 +31,10 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
         "within `message.timeout.ms` (5 minutes)",  # librdkafka's
         "`transaction.timeout.ms` (60 s)",
     ),
+    "docs/redis.md": (
+        "`client-query-buffer-limit` (1 GB)",  # of Redis
+        "it can lose a second of them when the host fails",  # Redis says so
+    ),
     "docs/security.md": (
         "(1,000 nodes take 0.2 s)",
         "keep a peer out for longer than 10 s",  # asserted by the test that the row names

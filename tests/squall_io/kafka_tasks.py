@@ -1,4 +1,4 @@
-"""One task of a KafkaSpout against a broker: what it emits, reports and shows, with the acks in the hands of the test."""
+"""One task of a spout against its server: what it emits, reports and shows, with the acks in the hands of the test."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from squall_io.kafka import KafkaSpout
 from tests.zookeeper_servers import eventually
-from topology_api import Context, Failure
+from topology_api import Context, Failure, RewindableSpout
 from worker.epochs.sinks import kept_handle
 
 #: A broker that was killed takes this long to serve its partitions again, on a machine under load.
@@ -47,7 +46,7 @@ class KafkaSpoutTask:
 
     def __init__(
         self,
-        spout: KafkaSpout,
+        spout: RewindableSpout,
         index: int = 0,
         parallelism: int = 1,
         *,

@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,12 @@ from local_cluster.contracts import token_sinks
 from local_cluster.testing import check_rewindable_spout, check_staged_sink, check_token_sink
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
+from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout
 from squall_io.spark import CommittedRows, HdfsLines
 from squall_io.spark.stores import open_files
 from squall_io.sql import SqlSink
 from tests.kafka_servers import KafkaServer
+from tests.redis_servers import RedisServer
 from tests.spark.batches import SinkTask
 from tests.sql_servers import postgresql
 
@@ -185,6 +187,12 @@ AT_EACH_LINE = (
 )
 
 
+def leave_out(monkeypatch: pytest.MonkeyPatch, left_out: Collection[str]) -> None:
+    promises = {name: each for name, each in token_sinks.PROMISES.items() if name not in left_out}
+    assert len(promises) == len(token_sinks.PROMISES) - len(left_out)
+    monkeypatch.setattr(token_sinks, "PROMISES", promises)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_kafka_spout(kafka: KafkaServer, parallelism: int) -> None:
@@ -206,12 +214,57 @@ def test_kafka_spout(kafka: KafkaServer, parallelism: int) -> None:
 def test_kafka_sink(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
     topic = kafka.create(partitions=2, settings={"max.message.bytes": "2000"})
     if not whole:
-        promises = {name: each for name, each in token_sinks.PROMISES.items() if name not in AT_EACH_LINE}
-        assert len(promises) == len(token_sinks.PROMISES) - len(AT_EACH_LINE)
-        monkeypatch.setattr(token_sinks, "PROMISES", promises)
+        leave_out(monkeypatch, AT_EACH_LINE)
     check_token_sink(
         lambda: KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str"),
         lambda number: {"k": str(number), "v": f"row {number}"},
         lambda: [(message.key().decode(), message.value().decode()) for message in kafka.read(topic)],
         refused=lambda number: {"k": str(number), "v": "x" * 3000},
+    )
+
+
+@pytest.mark.parametrize("parallelism", [1, pytest.param(2, marks=pytest.mark.soak)])
+def test_redis_stream_spout(redis_server: RedisServer, parallelism: int) -> None:
+    streams = [redis_server.name() for _ in range(4)]
+    for number, stream in enumerate(streams):
+        redis_server.add(stream, *(f"{number} {each}" for each in range(9)))
+    check_rewindable_spout(
+        lambda: RedisStreamSpout(streams, url=redis_server.url, field="value"),
+        [(f"{number} {each}",) for number in range(4) for each in range(9)],
+        parallelism=parallelism,
+        lose=lambda: redis_server.client.delete(*streams),
+    )
+
+
+def test_redis_sink(redis_server: RedisServer) -> None:
+    base, wrong = redis_server.name("counts"), redis_server.name("wrong")
+    redis_server.client.set(f"{wrong}:x", "no hash")
+    client = redis_server.client
+
+    def written() -> list[Any]:
+        keys = client.keys(f"{base}:*")
+        with client.pipeline() as pipe:
+            for key in keys:
+                pipe.hgetall(key)
+            return [(base, key.rpartition(":")[2], row["n"]) for key, row in zip(keys, pipe.execute())]
+
+    check_token_sink(
+        lambda: RedisSink("{base}:{word}", url=redis_server.url, fields=["n"]),
+        lambda number: {"base": base, "word": str(number), "n": str(number + 1)},
+        written,
+        refused=lambda number: {"base": wrong, "word": "x", "n": str(number)},
+    )
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)])
+def test_redis_stream_sink(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    if not whole:  # RedisSink has the same transactions
+        leave_out(monkeypatch, AT_EACH_LINE)
+    stream, wrong = redis_server.name("out"), redis_server.name("wrong")
+    redis_server.client.set(wrong, "no stream")
+    check_token_sink(
+        lambda: RedisStreamSink("{to}", url=redis_server.url),
+        lambda number: {"to": stream, "text": f"row {number}"},
+        lambda: [(entry["to"], entry["text"]) for _, entry in redis_server.client.xrange(stream)],
+        refused=lambda number: {"to": wrong, "text": f"row {number}"},
     )

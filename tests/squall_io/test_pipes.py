@@ -20,6 +20,7 @@ from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
+from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
 from squall_io.sql import SqlSink, SqlTable
 from topology_api import InvalidConfig, TopologyFailed
@@ -184,6 +185,32 @@ def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(WrongAddress, match=why):
             (source_of if "slot" in text else sink_of)(text)
+
+
+def test_redis() -> None:
+    source, fields = source_of("redis://app@a:6379/2/orders,clicks?group=shop&password=env:P&client_name=x")
+    assert isinstance(source, RedisStreamSpout) and source.streams == ("orders", "clicks") and fields is None
+    assert (source.url, source.password) == ("redis://app@a:6379/2?client_name=x", "env:P")
+    assert source_of("rediss://a/0/t?schema=id long").fields == ("id",)
+    watched = source_of("redis+sentinel://app@a,b:1/main/2/orders%20new").spout
+    assert isinstance(watched, RedisStreamSpout)
+    assert (watched.url, watched.streams) == ("redis+sentinel://app@a,b:1/main/2", ("orders new",))
+    assert source_of("redis://a/0/t?field=value&decode=json").fields is None
+    assert source_of("redis://a/0/t?field=value").fields == ("value",)
+    keys, wanted, whole = sink_of("redis://a/0/count:{word}?value=count&ttl=60")
+    assert isinstance(keys, RedisSink) and (keys.key, keys.ttl) == ("count:{word}", 60)
+    assert (wanted, whole) == (("word", "count"), None)
+    stream, wanted, whole = sink_of("redis://a/0/out?maxlen=1000")
+    assert isinstance(stream, RedisStreamSink) and (stream.stream, stream.field, stream.maxlen) == (
+        "out", "value", 1000,
+    )  # fmt: skip
+    assert (wanted, whole) == ((), "value")
+    assert sink_of("redis://a/0/out?fields=id,price")[1:] == (("id", "price"), None)
+    for text in ("redis://a/orders", "redis://a/0", "redis://a/0/"):
+        with pytest.raises(WrongAddress, match="give the number of the database and a key"):
+            source_of(text)
+    with pytest.raises(InvalidConfig, match="a topology holds no secrets"):
+        source_of("redis://app:secret@a/0/orders")
 
 
 # What goes through.
