@@ -19,6 +19,7 @@ from typing import Any, Final
 from squall_io.kit.libraries import load_library
 from squall_io.kit.queue_client import QueueAway
 from squall_io.kit.secrets import resolve
+from squall_io.kit.server_address import tls_context
 from squall_io.mqtt.broker import Broker
 from topology_api import SquallError
 from topology_api.wording import listed
@@ -230,7 +231,7 @@ class MqttConnection:
             password = None if broker.password is None else resolve("password", broker.password)
             client.username_pw_set(broker.user, password)
         if broker.is_encrypted:
-            client.tls_set_context(self._tls())
+            client.tls_set_context(tls_context(broker.tls))
         client.enable_logger(_QUIET)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_subscribe, client.on_message = self._on_subscribe, self._on_message
@@ -242,20 +243,6 @@ class MqttConnection:
         made = properties(loaded(self._component, "paho.mqtt.packettypes").PacketTypes.CONNECT)
         made.SessionExpiryInterval = self._session_seconds
         made.ReceiveMaximum = self._receive_maximum
-        return made
-
-    def _tls(self) -> Any:
-        import ssl
-
-        files = self._broker.tls
-        try:
-            made = ssl.create_default_context(cafile=files.get("ca"))
-            if "certificate" in files:
-                made.load_cert_chain(files["certificate"], files.get("key"))
-        except OSError as error:  # ssl.SSLError is one
-            raise MqttRefused(
-                f"the files of tls={dict(files)} cannot be used on this host: {error}"
-            ) from None
         return made
 
     def _unreached(self, error: OSError) -> SquallError:
