@@ -94,7 +94,7 @@ class Publisher(ABC):
     def close(self) -> None:
         """Close the connection. Must not raise; may be called without a connection."""
 
-    def keep_alive(self) -> None:
+    def keep_alive(self) -> None:  # noqa: B027
         """Answer heartbeats: called every few seconds while there is a connection and nothing is published."""
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: What the protocol calls the answers to a message.
 _ACK, _TERM, _PROGRESS = b"+ACK", b"+TERM", b"+WPI"
-#: The most characters of a reason that goes to the server.
-_MOST_REASON: Final = 200
 #: The least number of messages that all tasks of a new consumer may hold together: the server's own default.
 _LEAST_PENDING: Final = 1000
 
@@ -100,7 +98,7 @@ class NatsClient(QueueClient):
         """Terminate messages."""
         self._rejected.add(len(ids))
         self._log.warning("%d message(s) of %s are given up: %s", len(ids), self.what, reason)
-        self._answer(ids, _TERM + b" " + reason[:_MOST_REASON].encode("ascii", "replace"))
+        self._answer(ids, _TERM)  # servers before 2.10 take no reason with it
 
     def values(self, message: Any) -> Sequence[object]:
         """Return the values of a tuple."""

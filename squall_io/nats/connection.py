@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
@@ -66,16 +67,17 @@ class NatsConnection:
     """
 
     def __init__(self, component: str, server: ServerAddress, credentials: str | None, name: str) -> None:
-        self._library = loaded(component)
+        self._library = loaded(component, "nats.aio.client")
         self._errors = loaded(component, "nats.errors")
         self._failures = loaded(component, "nats.js.errors")
         self._server, self._credentials, self._name = server, credentials, name
         self.where = shown_server(server)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="connection to NATS", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run_loop, name="connection to NATS", daemon=True)
         self._lost = ""
         #: What the server has said that the user may not do.
         self._forbidden = ""
+        self._running: Future[Any] | None = None
         self.client: Any = None
         #: The context of JetStream.
         self.stream: Any = None
@@ -91,11 +93,13 @@ class NatsConnection:
             more["user_credentials"] = self._credentials
         if server.is_encrypted_by(FORM):
             more["tls"] = tls_context(server.tls)
+        self._loop = asyncio.new_event_loop()
         self._thread.start()
         url = f"nats://{server.host}:{server.port_of(FORM)}"
         try:
-            self.client = self.run(
-                self._library.connect(
+            self.client = self._library.Client()
+            self.run(
+                self.client.connect(
                     url, name=self._name, allow_reconnect=False, connect_timeout=CONNECT_SECONDS,
                     ping_interval=_PING_SECONDS, max_outstanding_pings=1, error_cb=self._on_error,
                     closed_cb=self._on_closed, **more,
@@ -109,7 +113,9 @@ class NatsConnection:
 
     def run(self, what: Coroutine[Any, Any, T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """Run a call of the library in the loop, and return what it returns. Raises NatsAway and NatsRefused."""
+        assert self._loop is not None, "open was called"
         future = asyncio.run_coroutine_threadsafe(asyncio.wait_for(what, seconds), self._loop)
+        self._running = future
         try:
             return future.result(seconds + ANSWER_SECONDS)
         except Exception as error:
@@ -157,26 +163,40 @@ class NatsConnection:
 
     def close(self) -> None:
         """End the connection: in good order if the server answers, else at once."""
-        if not self._thread.is_alive():
+        loop, self._loop = self._loop, None
+        if loop is None:
             return
         if self.client is not None:
             with suppress(Exception):
-                asyncio.run_coroutine_threadsafe(self.client.close(), self._loop).result(_END_SECONDS)
-        self._loop.call_soon_threadsafe(self._cancel)
+                asyncio.run_coroutine_threadsafe(self.client.close(), loop).result(_END_SECONDS)
+        loop.call_soon_threadsafe(loop.stop)
         self._thread.join(_END_SECONDS)
 
-    def _cancel(self) -> None:
-        """End what the library has left running, then the loop."""
-        for task in asyncio.all_tasks(self._loop):
-            task.cancel()
-        self._loop.call_soon(self._loop.stop)
+    def _run_loop(self) -> None:
+        loop = self._loop
+        assert loop is not None, "open was called"
+        try:
+            loop.run_forever()
+            loop.run_until_complete(_end_tasks())
+        finally:
+            loop.close()
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error).removeprefix("nats: ")
         if "permissions violation" in text.lower():
             self._forbidden = text
+            if self._running is not None:
+                self._running.cancel()  # there will be no other answer
         else:
             self._lost = text
 
     async def _on_closed(self) -> None:
         self._lost = self._lost or "the connection is lost"
+
+
+async def _end_tasks() -> None:
+    """End what the library has left running."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)

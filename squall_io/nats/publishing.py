@@ -57,6 +57,8 @@ class NatsPublisher(Publisher):
         subject = f"{sink.subject}-value" if isinstance(sink.subject, str) else ""
         self._payload = payload_maker(sink.fields, encoder(sink.encode, subject))
         self._connection: NatsConnection | None = None
+        #: Whether a message of this connection was stored.
+        self._begun = False
 
     def message(self, tup: Tuple) -> NatsMessage:
         """Return the message of a tuple. Raises FailTuple."""
@@ -74,6 +76,7 @@ class NatsPublisher(Publisher):
     def connect(self) -> None:
         """Connect."""
         sink = self._sink
+        self._begun = False
         self._connection = NatsConnection(self._component, sink.server, sink.credentials, self._name)
         self._connection.open()
 
@@ -97,28 +100,22 @@ class NatsPublisher(Publisher):
     async def _published(
         self, connection: NatsConnection, messages: Sequence[NatsMessage], confirmations: Confirmations
     ) -> None:
-        errors = loaded(self._component, "nats.errors")
-        waiting: deque[tuple[int, Any]] = deque()
+        waiting: deque[tuple[int, asyncio.Task[Any]]] = deque()
         fault: SquallError | None = None
         for at, message in enumerate(messages):
-            if len(waiting) >= WINDOW:
-                fault = await self._confirmed(connection, messages, waiting, confirmations) or fault
-            if fault is not None:
-                break
             if (size := _size(message)) > connection.client.max_payload:
                 most = connection.client.max_payload
                 confirmations.refused(
                     at, f"the message has {size} bytes, and the server takes {most} (`max_payload`)"
                 )
                 continue
-            try:
-                future = await connection.stream.publish_async(
-                    message.subject, message.payload, headers=message.headers, wait_stall=ANSWER_SECONDS
-                )
-            except (errors.BadHeaderError, errors.BadSubjectError) as error:
-                confirmations.refused(at, str(error).removeprefix("nats: "))
-            else:
-                waiting.append((at, future))
+            # Tasks begin in their order, and send before they wait; only the first of a connection asks for an address before.
+            stored = connection.stream.publish(message.subject, message.payload, headers=message.headers)
+            waiting.append((at, asyncio.create_task(stored)))
+            while len(waiting) >= (WINDOW if self._begun else 1):
+                fault = await self._confirmed(connection, messages, waiting, confirmations) or fault
+            if fault is not None:
+                break
         while waiting:
             fault = await self._confirmed(connection, messages, waiting, confirmations) or fault
         if fault is not None:
@@ -128,36 +125,37 @@ class NatsPublisher(Publisher):
         self,
         connection: NatsConnection,
         messages: Sequence[NatsMessage],
-        waiting: deque[tuple[int, Any]],
+        waiting: deque[tuple[int, asyncio.Task[Any]]],
         confirmations: Confirmations,
     ) -> SquallError | None:
         """Await the word about the oldest message; return what keeps it, and further ones, from being stored now."""
-        at, future = waiting.popleft()
-        failures = loaded(self._component, "nats.js.errors")
+        at, stored = waiting.popleft()
+        errors, failures = loaded(self._component, "nats.errors"), loaded(self._component, "nats.js.errors")
         try:
-            await asyncio.wait_for(future, ANSWER_SECONDS)
+            await stored
         except failures.NoStreamResponseError:
             subject = messages[at].subject
             return NatsRefused(
                 f"no stream of {connection.where} keeps subject {subject!r}: create one that does, with JetStream"
             )
+        except (errors.BadHeaderError, errors.BadSubjectError) as error:
+            confirmations.refused(at, str(error).removeprefix("nats: "))
         except failures.APIError as error:
             if error.err_code not in _REFUSED:
                 return self._kept_away(connection, error)
             confirmations.refused(at, f"the stream refuses the message: {error.description}")
-        except asyncio.TimeoutError:
-            connection.check()
-            return NatsAway(f"no answer within {ANSWER_SECONDS:g} s")
+        except Exception as error:
+            return connection.explained(error)
         else:
+            self._begun = True
             confirmations.sent(at)
         return None
 
     def _kept_away(self, connection: NatsConnection, error: Any) -> SquallError:
         """Return what a stream's error means that is not about the message. A stream that is full may have room again."""
-        found = connection.explained(error)
-        if isinstance(found, NatsRefused) and "maximum" in str(error.description):
+        if str(error.description).startswith("maximum"):
             return NatsAway(f"the stream is full: {error.description}")
-        return found
+        return connection.explained(error)
 
     @property
     def _connected(self) -> NatsConnection:
