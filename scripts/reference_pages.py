@@ -62,6 +62,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "squall_io.mqtt": {
         "MQTT": ("MqttSpout", "MqttSink"),
     },
+    "squall_io.nats": {
+        "NATS JetStream": ("NatsSpout", "NatsSink"),
+    },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },

@@ -96,6 +96,14 @@ class NatsServer(Killable):
 
         self.call(created)
 
+    def delete(self, stream: str) -> None:
+        """Delete a stream."""
+
+        async def deleted(client: Any, js: Any) -> None:
+            await js.delete_stream(stream)
+
+        self.call(deleted)
+
     def send(self, subject: str, payloads: Iterable[bytes | str], **headers: str) -> None:
         """Append messages, and wait until they are stored."""
 
@@ -111,7 +119,8 @@ class NatsServer(Killable):
 
         async def found(client: Any, js: Any) -> list[Any]:
             state = (await js.stream_info(stream)).state
-            return [await js.get_msg(stream, number) for number in range(state.first_seq, state.last_seq + 1)]
+            numbers = range(max(1, state.first_seq), state.last_seq + 1)
+            return [await js.get_msg(stream, number) for number in numbers]
 
         return list(self.call(found))
 

@@ -197,6 +197,30 @@ def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: 
     return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
 
 
+# NATS.
+
+_NATS: Final = "nats://HOST/STREAM or, as a sink, nats://HOST/SUBJECT"
+
+
+def _nats_url(address: PipeAddress) -> str:
+    return f"{'tls' if address.scheme.endswith('+tls') else 'nats'}://{address.authority}"
+
+
+def _nats_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.nats import NatsSpout
+
+    if not any(name == "consumer" for name, _ in address.options):
+        raise WrongAddress(f"{shown(address.text)}: NatsSpout needs consumer=")
+    spout = _made(NatsSpout, address, address.below, url=_nats_url(address))
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _nats_subject(address: PipeAddress) -> SinkEnd:
+    from squall_io.nats import NatsSink
+
+    return _with_payloads(NatsSink, address, address.below, url=_nats_url(address))
+
+
 # Redis.
 
 
@@ -303,6 +327,7 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
+    "nats": Scheme(_NATS, _nats_messages, _nats_subject),
     "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),

@@ -40,7 +40,6 @@ MAY_IMPORT = {
         "worker/",
         "squall_io/kafka/",
         "squall_io/kit/",
-        "squall_io/mqtt/broker.py",
         "squall_io/lines/json_lines.py",
         "squall_io/postgres/",
         "squall_io/redis/",

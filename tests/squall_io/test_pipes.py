@@ -15,6 +15,7 @@ from local_cluster.testing import run_bolt
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.mqtt import MqttSink, MqttSpout
+from squall_io.nats import NatsSink, NatsSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
@@ -140,6 +141,19 @@ def test_topics_of_mqtt() -> None:
     assert isinstance(sink, MqttSink)
     assert (sink.topic, sink.retain, wanted, whole) == ("shop/orders", True, (), "value")
     assert sink_of("mqtt://b/t?fields=id,price")[1:] == (("id", "price"), None)
+
+
+def test_streams_and_subjects_of_nats() -> None:
+    source = source_of("nats://app@b:4223/ORDERS?consumer=shop&subject=orders.*&password=env:PW")
+    spout = source.spout
+    assert isinstance(spout, NatsSpout)
+    assert (spout.server.url, spout.stream, spout.consumer) == ("nats://app@b:4223", "ORDERS", "shop")
+    assert (spout.subject, source.fields) == ("orders.*", None)
+    with pytest.raises(WrongAddress, match="NatsSpout needs consumer="):
+        source_of("nats://b/ORDERS")
+    sink, wanted, whole = sink_of("nats+tls://b/orders.new?message_id=id")
+    assert isinstance(sink, NatsSink)
+    assert (sink.server.url, sink.subject, wanted, whole) == ("tls://b", "orders.new", ("id",), "value")
 
 
 def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
