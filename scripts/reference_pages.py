@@ -13,7 +13,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -284,7 +284,7 @@ def with_options(page: str) -> str:
     return filled((ROOT / page).read_text(encoding="utf-8"))
 
 
-PAGES = {
+PAGES: Mapping[str, Callable[[], str]] = {
     "conf/defaults.yaml": default_options,
     "docs/api.md": api,
     "docs/options.md": options,
