@@ -79,7 +79,8 @@ class World(ABC):
     shows_frozen: ClassVar[bool] = True
     #: What an error says about a missing topic, table or queue.
     missing_words: ClassVar[str] = ""
-    #: Whether a topology does not even begin without the topic, table or queue: `open` or `prepare` refuses it.
+    #: Whether `open` or `prepare` raises without the topic, table or queue: a worker process tries it again, but a topology in
+    #: the process of a test fails.
     needs_place: ClassVar[bool] = False
     #: None: it needs no server; promises about one are then not applicable.
     server: Server | None = None
