@@ -197,6 +197,22 @@ def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: 
     return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
 
 
+# Amazon's queues.
+
+
+def _sqs_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.aws import SqsSpout
+
+    spout = _made(SqsSpout, address, address.below, region=address.authority or None)
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _sqs_queue(address: PipeAddress) -> SinkEnd:
+    from squall_io.aws import SqsSink
+
+    return _with_payloads(SqsSink, address, address.below, region=address.authority or None)
+
+
 # Databases.
 
 
@@ -250,6 +266,7 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
+    "sqs": Scheme("sqs://REGION/QUEUE", _sqs_messages, _sqs_queue),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),
     SPARK: Scheme("spark+hdfs://HOST:PORT/PATH or spark+file:/PATH", _committed_rows, _spark_table),
