@@ -11,12 +11,18 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from topology_api import SquallError
+
 #: Seconds before the second attempt; each further wait is twice as long.
 FIRST_WAIT: Final = 0.2
 #: The most seconds between two attempts.
 LONGEST_WAIT: Final = 5.0
 #: Seconds between log lines about the same trouble.
 LOG_AGAIN: Final = 60.0
+
+
+class SystemAway(SquallError):
+    """A system does not answer, and waiting helps. The text says what its client or the network says, on one line."""
 
 
 class DoublingWait:

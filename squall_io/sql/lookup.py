@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from squall_io.kit.calls import CallingThread
 from squall_io.kit.waiting import Waiting
 from squall_io.sql.address import address_problems, parsed, with_password
 from squall_io.sql.cache import AgedCache
-from squall_io.sql.calls import CallingThread
 from topology_api import BatchBolt, FailTuple, Fields, InvalidConfig
 from topology_api.wording import listed, shown, typed
 

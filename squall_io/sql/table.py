@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from squall_io.kit.calls import Call, CallingThread
 from squall_io.kit.waiting import Waiting
 from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.sql.address import address_problems, parsed, with_password
-from squall_io.sql.calls import Call, CallingThread
 from squall_io.sql.lookup import SILENCE, names_of
 from squall_io.sql.places import SeenValues, packed, unpacked
 from topology_api import Fields, InvalidConfig, RewindableSpout, SquallError
