@@ -133,6 +133,45 @@ class AwsServer(Killable):
         found = self.client("sqs").get_queue_attributes(QueueUrl=self.queue_url(queue), AttributeNames=names)
         return sum(int(found["Attributes"][name]) for name in names)
 
+    # Kinesis.
+
+    def stream(self, shards: int = 1) -> str:
+        """Make a stream; return its name."""
+        name = f"stream-{os.getpid()}-{next(_names)}"
+        self.make_stream(name, shards)
+        return name
+
+    def make_stream(self, name: str, shards: int = 1) -> None:
+        """Make a stream of this name."""
+        self.client("kinesis").create_stream(StreamName=name, ShardCount=shards)
+        eventually(lambda: len(self.shards(name)) == shards, START_SECS)
+
+    def shards(self, stream: str) -> list[Any]:
+        """The shards of a stream, closed ones included, as the service lists them."""
+        found: list[Any] = self.client("kinesis").list_shards(StreamName=stream)["Shards"]
+        return found
+
+    def put(self, stream: str, values: Iterable[str | bytes], shard: int = 0, key: str = "k") -> None:
+        """Put records into a shard."""
+        first = self.shards(stream)[shard]["HashKeyRange"]["StartingHashKey"]
+        for value in values:
+            self.client("kinesis").put_record(
+                StreamName=stream, Data=value, PartitionKey=key, ExplicitHashKey=first
+            )
+
+    def records(self, stream: str) -> list[Any]:
+        """All records of a stream."""
+        kinesis, found = self.client("kinesis"), []
+        for shard in self.shards(stream):
+            iterator = kinesis.get_shard_iterator(
+                StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            while records := (answer := kinesis.get_records(ShardIterator=iterator))["Records"]:
+                found += records
+                if (iterator := answer.get("NextShardIterator")) is None:
+                    break
+        return found
+
 
 def _answers(process: Killable, port: int) -> bool:
     assert process.running, f"it has ended:\n{process.log()[-2000:]}"

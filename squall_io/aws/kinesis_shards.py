@@ -1,14 +1,14 @@
 """Which shards of a stream a task reads, where each of them goes on, and which of them wait for their parents.
 
 A shard belongs to a task by the beginning of its range of hash keys alone, so that each task knows its shards without asking
-another one, and the children of a shard mostly belong to its task. A child is read after those of its parents that are in the same
-task.
+another one, and the children of a shard mostly belong to its task. A child is read after those of its parents that are in the
+same task.
 Must not know: clients, records, tuples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,8 +20,8 @@ _KEYS: Final = 2**128
 #: In place of a sequence number: nothing is read yet; everything is read, and the shard is closed.
 BEGIN, END = "", "end"
 
-#: (sequence number of the last record, or BEGIN or END; milliseconds since 1970 from which reading begins, 0: the oldest record;
-#: milliseconds since 1970 until which everything is read, 0: not known). As a position has it, by shards.
+#: As a position has it for each shard: the sequence number of the last record, or BEGIN or END; the time from which reading
+#: begins, 0: with the oldest record; the time until which everything is read, 0: not known. Times are milliseconds since 1970.
 Place = tuple[str, int, int]
 
 
@@ -90,10 +90,9 @@ class TaskShards:
             name for name, shard in listed.items() if task_of_shard(shard, self._parallelism) == self._index
         }
         self._shards = listed
+        known = {} if self._known is None or self._looked else self._known
         if gone := [
-            name
-            for name, (at, _, _) in {**self._known_own(own), **self.places}.items()
-            if name not in listed and at != END
+            name for name, (at, _, _) in {**known, **self.places}.items() if at != END and name not in listed
         ]:
             raise LostRecords(
                 f"{len(gone)} shard(s) of which the topology has a position do not exist any more ({', '.join(gone[:3])}): the"
@@ -113,14 +112,6 @@ class TaskShards:
             del self.places[name]  # it was read to its end
         self._looked = True
         return doubts
-
-    def _known_own(self, own: Collection[str]) -> dict[str, Place]:
-        """Return what a position says that no listing has confirmed yet."""
-        if self._known is None or self._looked:
-            return {}
-        if self._parallelism == 1:
-            return dict(self._known)
-        return {name: place for name, place in self._known.items() if name in own}
 
     def _first_place(self, name: str) -> Place:
         if self._known is not None and name in self._known:

@@ -41,9 +41,9 @@ class KinesisSpout(RewindableSpout):
     stream: the name of the stream.
     region: the region, "eu-central-1"; None: that of the environment.
     endpoint_url: another service than Amazon's, "http://localhost:4566".
-    start: where to begin if no commit of the topology knows: "trim_horizon", with the oldest record that is kept; "latest", with
-        what comes from now on; a datetime with a time zone, or the same as ISO text. Shards that appear later begin with their
-        first record.
+    start: where to begin if no commit of the topology knows: "trim_horizon", with the oldest record that is kept; "latest",
+        with what comes from now on; a datetime with a time zone, or the same as ISO text. Shards that appear later begin with
+        their first record.
     fields: which of "value", "key", "shard", "sequence" and "time" (when the record arrived) a tuple has, in this order.
     decode: what the data becomes: "json", "str", "bytes", a function from bytes, or a codec with a schema registry.
     replay: as `Spout.replay`.

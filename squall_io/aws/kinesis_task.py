@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.aws.calls import AwsAway, AwsRefused, AwsService
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks for shards.
 LOOK_SECONDS: Final = 30.0
+#: Seconds after which what the service has refused is tried again.
+RETRY_SECONDS: Final = 5.0
 #: Seconds between two reads of a shard that has more, of which the service takes five a second from all readers.
 AGAIN_SECONDS: Final = 0.25
 #: Seconds between two reads of a shard that has nothing more.
@@ -67,7 +69,7 @@ class KinesisTask:
         #: Records that were read and are not emitted: (shard, record).
         self._left: deque[tuple[str, Mapping[str, Any]]] = deque()
         self._errors: deque[SquallError] = deque()
-        self._look_at = 0.0
+        self._look_at = self._retry_at = 0.0
         self._retention = 0
         self._left_out = context.counter("messages left out")
         self._unreadable_known: set[str] = set()
@@ -93,17 +95,25 @@ class KinesisTask:
         """Emit the next records; return the seconds until the next call (None: soon)."""
         if self._errors:
             raise self._errors.popleft()
+        now = self._context.now()
+        if now < self._retry_at:
+            return self._retry_at - now
         try:
             if self._left:
                 self._emit_left(emit)
                 return None
-            if self._context.now() >= self._look_at:
+            if now >= self._look_at:
                 self._look()
             return self._read(emit)
+        except (AwsRefused, LostRecords):
+            self._retry_at = now + RETRY_SECONDS  # it may be put right meanwhile
+            raise
         except CodecAway as error:
             return self._codec_waits.failed(str(error))
         except AwsAway as error:
-            return self._waiting.failed(str(error))
+            wait = self._waiting.failed(str(error))
+            self._retry_at = now + wait
+            return wait
 
     def close(self) -> None:
         """Close the connections."""
@@ -233,8 +243,3 @@ def explained_stream(error: AwsRefused, stream: str, where: str) -> AwsRefused:
 
 def _now_millis() -> int:
     return int(time.time() * 1000)
-
-
-def millis_of(moment: datetime) -> int:
-    """Return the milliseconds since 1970 of a time with a zone."""
-    return int(moment.timestamp() * 1000)
