@@ -63,7 +63,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "MQTT": ("MqttSpout", "MqttSink"),
     },
     "squall_io.aws": {
-        "Amazon's queues": ("SqsSpout", "SqsSink"),
+        "Amazon's queues and streams": (
+            "SqsSpout", "SqsSink", "KinesisSpout", "KinesisSink", "LostRecords",
+        ),
     },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),

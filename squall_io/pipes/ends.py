@@ -197,7 +197,24 @@ def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: 
     return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
 
 
-# Amazon's queues.
+# Amazon's queues and streams.
+
+
+def _kinesis_records(address: PipeAddress) -> SourceEnd:
+    from squall_io.aws import KinesisSpout
+
+    spout = _made(KinesisSpout, address, address.below, region=address.authority or None)
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _kinesis_stream(address: PipeAddress) -> SinkEnd:
+    from squall_io.aws import KinesisSink
+
+    if all(name != "key" for name, _ in address.options):
+        raise WrongAddress(
+            f"{shown(address.text)}: KinesisSink needs key=, the field that is the partition key"
+        )
+    return _with_payloads(KinesisSink, address, address.below, region=address.authority or None)
 
 
 def _sqs_messages(address: PipeAddress) -> SourceEnd:
@@ -266,6 +283,7 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
+    "kinesis": Scheme("kinesis://REGION/STREAM", _kinesis_records, _kinesis_stream),
     "sqs": Scheme("sqs://REGION/QUEUE", _sqs_messages, _sqs_queue),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),

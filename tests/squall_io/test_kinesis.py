@@ -9,6 +9,7 @@ import pytest
 
 from local_cluster.testing import check_rewindable_spout
 from squall_io.aws import KinesisSink, KinesisSpout
+from squall_io.aws.calls import AwsService
 from tests.aws_servers import REGION, AwsServer
 from tests.squall_io.queue_tasks import SpoutTask
 from tests.squall_io.sink_tasks import SinkTask
@@ -33,12 +34,12 @@ def spout_of(aws: AwsServer, stream: str, **more: Any) -> KinesisSpout:
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 def test_the_spout_keeps_the_contract_of_positions(aws: AwsServer, parallelism: int) -> None:
-    stream = aws.stream(3)
-    for shard in range(3):
-        aws.put(stream, [f"{shard}-{n}" for n in range(5)], shard)
+    stream = aws.stream(2)
+    for shard in range(2):
+        aws.put(stream, [f"{shard}-{n}" for n in range(3)], shard)
     check_rewindable_spout(
         lambda: spout_of(aws, stream),
-        [(f"{shard}-{n}",) for shard in range(3) for n in range(5)],
+        [(f"{shard}-{n}",) for shard in range(2) for n in range(3)],
         parallelism=parallelism,
     )
 
@@ -163,6 +164,29 @@ def test_each_tuple_is_a_record(aws: AwsServer) -> None:
 
 
 @pytest.mark.parametrize("fault", ["killed", "throttled", "after"])
+def test_only_the_records_that_a_shard_could_not_take_are_put_again(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = AwsService.call, list[list[bytes]]()
+
+    def call(service: AwsService, operation: str, /, **arguments: Any) -> Any:
+        calls.append([each["Data"] for each in arguments["Records"]])
+        if len(calls) > 1:
+            return original(service, operation, **arguments)
+        answer = original(service, operation, **{**arguments, "Records": arguments["Records"][:1]})
+        late = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow down"}
+        wrong = {"ErrorCode": "Strange", "ErrorMessage": "no"}
+        return {"Records": [*answer["Records"], late, wrong]}
+
+    monkeypatch.setattr(AwsService, "call", call)
+    stream = aws.stream()
+    with SinkTask(KinesisSink(stream, key="k", region=REGION, endpoint_url=aws.url, fields="v")) as one:
+        failed = one.write([{"k": 1, "v": n} for n in range(3)])
+    assert calls == [[b"0", b"1", b"2"], [b"1"]]
+    assert list(failed) == [2] and failed[2].endswith("refuses the record: Strange: no")
+    assert {each["Data"] for each in aws.records(stream)} == {b"0", b"1"}
+
+
 def test_the_sink_waits_for_a_service_that_is_away(aws: AwsServer, fault: str) -> None:
     stream = aws.stream()
     sink = KinesisSink(stream, key="k", region=REGION, endpoint_url=aws.url, fields="v")
@@ -191,6 +215,6 @@ def test_wrong_arguments_are_refused_with_what_to_give() -> None:
     for part in ("stream is 'a/b'", "region is 'x'", "start is 'soon'", "fields are", "decode is"):
         assert part in text
     with pytest.raises(InvalidConfig, match="without a time zone"):
-        KinesisSpout("s", start=datetime(2000, 1, 1))  # noqa: DTZ001
+        KinesisSpout("s", start=datetime(2000, 1, 1))
     with pytest.raises(InvalidConfig, match="key is None"):
         KinesisSink("s", key=None)  # type: ignore[arg-type]
