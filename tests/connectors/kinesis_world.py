@@ -1,4 +1,7 @@
-"""KinesisSpout and KinesisSink against moto behind a door that is killed and frozen, for the matrix. Must not know: promises."""
+"""KinesisSpout and KinesisSink against moto behind a door that is killed and frozen, for the matrix.
+
+Must not know: promises.
+"""
 
 from __future__ import annotations
 

@@ -163,7 +163,6 @@ def test_each_tuple_is_a_record(aws: AwsServer) -> None:
     assert all(each["PartitionKey"] == each["Data"].decode() for each in found)
 
 
-@pytest.mark.parametrize("fault", ["killed", "throttled", "after"])
 def test_only_the_records_that_a_shard_could_not_take_are_put_again(
     aws: AwsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,8 +172,8 @@ def test_only_the_records_that_a_shard_could_not_take_are_put_again(
         calls.append([each["Data"] for each in arguments["Records"]])
         if len(calls) > 1:
             return original(service, operation, **arguments)
-        answer = original(service, operation, **{**arguments, "Records": arguments["Records"][:1]})
-        late = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow down"}
+        answer: Any = original(service, operation, **{**arguments, "Records": arguments["Records"][:1]})
+        late: Any = {"ErrorCode": "ProvisionedThroughputExceededException", "ErrorMessage": "slow down"}
         wrong = {"ErrorCode": "Strange", "ErrorMessage": "no"}
         return {"Records": [*answer["Records"], late, wrong]}
 
@@ -187,6 +186,7 @@ def test_only_the_records_that_a_shard_could_not_take_are_put_again(
     assert {each["Data"] for each in aws.records(stream)} == {b"0", b"1"}
 
 
+@pytest.mark.parametrize("fault", ["killed", "throttled", "after"])
 def test_the_sink_waits_for_a_service_that_is_away(aws: AwsServer, fault: str) -> None:
     stream = aws.stream()
     sink = KinesisSink(stream, key="k", region=REGION, endpoint_url=aws.url, fields="v")
