@@ -21,8 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-#: A text in quotes, or code, which stays as it is.
-QUOTED = re.compile(r'`[^`]*`|"[^"]*"')
+#: A text in quotes, with the argument before it, and a dict are shown as code; what is code already stays as it is.
+QUOTED = re.compile(r'`[^`]*`|(?:\b\w+=)?"[^"]*"|\{(?:[^{}]|\{[^{}]*\})*\}')
 PLACE = re.compile(r"(<!-- options: ([\w.]+) -->\n).*?(<!-- end of options -->)", re.DOTALL)
 HEAD = "| option | default | what |\n|---|---|---|\n"
 

@@ -1,5 +1,6 @@
 """Writes the files that are generated from the code: conf/defaults.yaml, and of docs/ the API reference, options, the life of a
-topology, the HTTP API, the options of the page for people who come from Storm, and those of connectors in their pages.
+topology, the HTTP API, the options of the page for people who come from Storm, those of connectors in their pages, and the
+matrix of their faults.
 
     python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
@@ -13,7 +14,7 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +23,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from scripts import fault_matrix  # noqa: E402
 from scripts.connector_options import filled, pages  # noqa: E402
 from scripts.docstrings import prose  # noqa: E402
 
@@ -292,13 +294,19 @@ def with_options(page: str) -> str:
     return filled((ROOT / page).read_text(encoding="utf-8"))
 
 
-PAGES = {
+def connectors() -> str:
+    """Return the page of all connectors with the matrix of faults; the rest of it is written by hand."""
+    return fault_matrix.filled((ROOT / "docs" / "connectors.md").read_text(encoding="utf-8"))
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
     "conf/defaults.yaml": default_options,
     "docs/api.md": api,
     "docs/options.md": options,
     "docs/states.md": states,
     "docs/http-api.md": http_api,
     "docs/coming-from-storm.md": coming_from_storm,
+    "docs/connectors.md": connectors,
     **{page: partial(with_options, page) for page in pages()},
 }
 

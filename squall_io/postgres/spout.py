@@ -117,8 +117,9 @@ class PostgresChanges(RewindableSpout):
         self._opened.settle(message_id)
 
     def fail(self, message_id: Any, failure: Failure) -> None:
-        """Let the slot move on: the change failed for good."""
-        self._opened.settle(message_id)
+        """Let the slot move on: the change failed for good. One that was cut off is sent again."""
+        if failure.reason != "stopped":
+            self._opened.settle(message_id)
 
     def close(self) -> None:
         """End the connection."""

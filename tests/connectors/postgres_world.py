@@ -202,6 +202,7 @@ class SqlTarget(SinkWorld):
     connector = "squall_io.sql.SqlSink"
     once = True
     away_words = "OperationalError"
+    shows_frozen = False
     missing_words = "create it"
     needs_place = True
     refused_words = "refuses the row"

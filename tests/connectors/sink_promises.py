@@ -28,7 +28,7 @@ def _away(world: SinkWorld, folder: Path | None, how: str) -> None:
         run.shows(range(10))
         with world.away(how):
             run.give(range(10, 20))
-            run.waits()
+            run.waits(how)
         run.give(range(20, 30))
         run.shows(range(30))
         run.goes_on()

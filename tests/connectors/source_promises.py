@@ -35,7 +35,7 @@ def _away(world: SourceWorld, folder: Path | None, how: str) -> None:
         world.put(range(10))
         run.sees(range(10))
         with world.away(how):
-            run.waits()
+            run.waits(how)
         world.put(range(10, 20))
         run.sees(range(20))
         run.goes_on()
