@@ -147,8 +147,8 @@ def test_each_tuple_is_a_record(aws: AwsServer) -> None:
     stream = aws.stream(2)
     sink = KinesisSink(stream, key="k", region=REGION, endpoint_url=aws.url, fields="v")
     with SinkTask(sink) as one:
-        rows = [{"k": n, "v": n} for n in range(600)]
-        bad = [
+        rows: list[dict[str, Any]] = [{"k": n, "v": n} for n in range(600)]
+        bad: list[dict[str, Any]] = [
             {"k": "", "v": 0},
             {"k": "x" * 257, "v": 0},
             {"k": None, "v": 0},

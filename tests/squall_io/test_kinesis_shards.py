@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from squall_io.aws.kinesis_shards import (
@@ -78,7 +80,7 @@ def test_a_shard_begins_where_its_place_says() -> None:
 
 
 def test_the_positions_of_all_tasks_are_one() -> None:
-    positions = [{"a": ("1", 0, 0)}, {"b": ["2", 0, 0]}]
+    positions: list[dict[str, Any]] = [{"a": ("1", 0, 0)}, {"b": ["2", 0, 0]}]
     united = united_places(positions)
     assert united == {"a": ["1", 0, 0], "b": ["2", 0, 0]}
     one = TaskShards(0, 1, 0)
