@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _PASSING: Final = ("ProvisionedThroughputExceededException", "InternalFailure")
 
 
-class PutRecord(NamedTuple):
+class KinesisRecord(NamedTuple):
     """A record to put."""
 
     data: bytes
@@ -45,7 +45,7 @@ class KinesisPublisher(Publisher):
         self.what = f"stream {sink.stream} of Kinesis at {self._service.where}"
         self._payload = payload_maker(sink.fields, encoder(sink.encode, f"{sink.stream}-value"))
 
-    def message(self, tup: Tuple) -> PutRecord:
+    def message(self, tup: Tuple) -> KinesisRecord:
         """Return the record of a tuple. Raises FailTuple."""
         field = self._sink.key
         key = value_of(tup, field)
@@ -54,7 +54,7 @@ class KinesisPublisher(Publisher):
             raise FailTuple(
                 f"field {field!r} has {len(text)} characters: a partition key has 1 to {MOST_KEY}"
             )
-        record = PutRecord(self._payload(tup) or b"", text)
+        record = KinesisRecord(self._payload(tup) or b"", text)
         if record.size > MOST_BYTES:
             raise FailTuple(
                 f"the record has {record.size} bytes with its key, and Kinesis takes {MOST_BYTES}"
@@ -64,7 +64,7 @@ class KinesisPublisher(Publisher):
     def connect(self) -> None:
         """Nothing: the first call opens a connection."""
 
-    def publish(self, messages: Sequence[PutRecord], confirmations: Confirmations) -> None:
+    def publish(self, messages: Sequence[KinesisRecord], confirmations: Confirmations) -> None:
         """Put records. Raises AwsAway for those that the service could not take now."""
         for part in _parts(messages):
             records = [{"Data": messages[at].data, "PartitionKey": messages[at].key} for at in part]
@@ -94,7 +94,7 @@ class KinesisPublisher(Publisher):
             raise explained_stream(error, self._sink.stream, self._service.where) from None
 
 
-def _parts(messages: Sequence[PutRecord]) -> Iterator[list[int]]:
+def _parts(messages: Sequence[KinesisRecord]) -> Iterator[list[int]]:
     """Yield the positions of records that go together."""
     part: list[int] = []
     total = 0

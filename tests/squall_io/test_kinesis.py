@@ -12,7 +12,7 @@ from squall_io.aws import KinesisSink, KinesisSpout
 from squall_io.aws.calls import AwsService
 from tests.aws_servers import REGION, AwsServer
 from tests.squall_io.queue_tasks import SpoutTask
-from tests.squall_io.sink_tasks import SinkTask
+from tests.squall_io.publishing_tasks import SinkTask
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig
 
@@ -32,7 +32,7 @@ def spout_of(aws: AwsServer, stream: str, **more: Any) -> KinesisSpout:
     return KinesisSpout(stream, **given)
 
 
-@pytest.mark.parametrize("parallelism", [1, 2])
+@pytest.mark.parametrize("parallelism", [2, pytest.param(1, marks=pytest.mark.soak)])
 def test_the_spout_keeps_the_contract_of_positions(aws: AwsServer, parallelism: int) -> None:
     stream = aws.stream(2)
     for shard in range(2):
