@@ -12,7 +12,7 @@ from squall_io.aws import KinesisSink, KinesisSpout
 from squall_io.aws.calls import AwsService
 from tests.aws_servers import REGION, AwsServer
 from tests.squall_io.queue_tasks import SpoutTask
-from tests.squall_io.publishing_tasks import SinkTask
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig
 

@@ -8,7 +8,7 @@ import pytest
 
 from squall_io.aws import SqsSink
 from tests.aws_servers import REGION, AwsServer
-from tests.squall_io.publishing_tasks import SinkTask
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig
 
