@@ -71,7 +71,7 @@ class World(ABC):
     #: Promises that mean nothing for this connector, each with the reason: "in order", or one kind of topology only,
     #: "in order, without epochs".
     not_applicable: ClassVar[Mapping[str, str]] = {}
-    #: Promises that the usual run leaves out, because they are slow here; `--soak` has them.
+    #: Promises that the usual run leaves out, because they are slow here; `--soak` has them. Named as above.
     slow: ClassVar[frozenset[str]] = frozenset()
     #: What the status or an error says while the server is away.
     away_words: ClassVar[str] = "waiting for"
