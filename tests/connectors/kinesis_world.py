@@ -17,7 +17,7 @@ from tests.aws_servers import REGION, AwsServer
 from tests.connector_contract import SOON, SinkWorld, SourceWorld
 from topology_api import Bolt, Spout
 
-_NO_LOGIN = "credentials are boto3's; the errors of wrong ones are in tests/squall_io/test_sqs_spout.py"
+_NO_LOGIN = "it takes no password: credentials are those that boto3 finds"
 
 
 class KinesisSource(SourceWorld):

@@ -14,7 +14,7 @@ from tests.aws_servers import REGION, AwsServer
 from tests.connector_contract import SOON, SinkWorld, SourceWorld
 from topology_api import Bolt, Spout
 
-_NO_LOGIN = "credentials are boto3's; the errors of wrong ones are in tests/squall_io/test_sqs_spout.py"
+_NO_LOGIN = "it takes no password: credentials are those that boto3 finds"
 
 
 class SqsSource(SourceWorld):
@@ -27,7 +27,7 @@ class SqsSource(SourceWorld):
     not_applicable = {
         "wrong login": _NO_LOGIN,
         "nothing twice": "it cannot go back to a position",
-        "in order": "a queue that is not FIFO has no order; groups of FIFO queues: tests/squall_io/test_sqs_spout.py",
+        "in order": "only FIFO queues have an order, that of their groups, which is tested apart",
     }
 
     def __init__(self, aws: AwsServer) -> None:
