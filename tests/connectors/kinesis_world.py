@@ -25,6 +25,7 @@ class KinesisSource(SourceWorld):
 
     name = "kinesis_source"
     connector = "squall_io.aws.KinesisSpout"
+    slow = frozenset({"nothing lost"})
     rewindable = True
     partitions = 3
     missing_words = "there is no stream"
@@ -71,6 +72,7 @@ class KinesisTarget(SinkWorld):
     name = "kinesis_sink"
     connector = "squall_io.aws.KinesisSink"
     once = False
+    slow = frozenset({"nothing lost"})
     missing_words = "there is no stream"
     refused_words = "and Kinesis takes 1048576"
     not_applicable = {"wrong login": _NO_LOGIN}
@@ -112,6 +114,6 @@ def kinesis_sink(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> KinesisTarg
 
 
 def _short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 3.0)
     for name in ("LOOK_SECONDS", "AGAIN_SECONDS", "IDLE_SECONDS"):
         monkeypatch.setattr(f"squall_io.aws.kinesis_task.{name}", 0.02)

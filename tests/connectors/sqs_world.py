@@ -22,6 +22,7 @@ class SqsSource(SourceWorld):
 
     name = "sqs_source"
     connector = "squall_io.aws.SqsSpout"
+    slow = frozenset({"nothing lost"})
     rewindable = False
     missing_words = "there is no queue"
     not_applicable = {
@@ -65,7 +66,7 @@ class SqsSource(SourceWorld):
 @pytest.fixture
 def sqs_source(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> SqsSource:
     monkeypatch.setattr("squall_io.aws.sqs_client.POLL_SECONDS", 0)
-    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 3.0)
     return SqsSource(aws)
 
 
@@ -75,6 +76,7 @@ class SqsTarget(SinkWorld):
     name = "sqs_sink"
     connector = "squall_io.aws.SqsSink"
     once = False
+    slow = frozenset({"nothing lost"})
     missing_words = "there is no queue"
     refused_words = "(MaximumMessageSize)"
     not_applicable = {"wrong login": _NO_LOGIN}
@@ -112,5 +114,5 @@ class SqsTarget(SinkWorld):
 
 @pytest.fixture
 def sqs_sink(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> SqsTarget:
-    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 3.0)
     return SqsTarget(aws)
