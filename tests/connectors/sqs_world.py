@@ -22,7 +22,7 @@ class SqsSource(SourceWorld):
 
     name = "sqs_source"
     connector = "squall_io.aws.SqsSpout"
-    slow = frozenset({"nothing lost"})
+    slow = frozenset({"nothing lost", "missing", "rebalanced"})
     rewindable = False
     missing_words = "there is no queue"
     not_applicable = {
@@ -65,7 +65,7 @@ class SqsSource(SourceWorld):
 
 @pytest.fixture
 def sqs_source(aws: AwsServer, monkeypatch: pytest.MonkeyPatch) -> SqsSource:
-    monkeypatch.setattr("squall_io.aws.sqs_client.POLL_SECONDS", 0)
+    monkeypatch.setattr("squall_io.aws.sqs_client.POLL_SECONDS", 1)
     monkeypatch.setattr("squall_io.aws.calls.ANSWER_SECONDS", 3.0)
     return SqsSource(aws)
 
