@@ -30,7 +30,8 @@ def values_maker(
     body: Callable[[Any], bytes],
     others: Mapping[str, Callable[[Any], object]],
 ) -> Callable[[Any], tuple[object, ...]]:
-    """Return the function from a message to the values of its tuple, as `QueueClient.values` is. It raises what `decode` raises.
+    """Return the function from a message to the values of its tuple, as `QueueClient.values` is. It raises what `decode`
+    raises.
 
     body: returns the bytes of a message, for the field `value`. others: the functions for all other fields.
     """

@@ -96,6 +96,7 @@ class Publisher(ABC):
 
     def keep_alive(self) -> None:
         """Answer heartbeats: called every few seconds while there is a connection and nothing is published."""
+        return
 
 
 class PublishingSink(BatchBolt):

@@ -80,10 +80,12 @@ class QueueClient(ABC):
         """Do what the server expects now and then: answer heartbeats, and prolong the time after which the messages with these
         ids, all that are in flight, would be delivered again. Called each `keep_alive_interval` seconds, also while no message
         is received: the task is at its limit, or the topology is deactivated."""
+        return
 
     def pause(self) -> None:
         """Receive nothing more until the next `receive`: the topology was deactivated. A client that is sent messages ahead
         gives back those that `receive` has not returned."""
+        return
 
     def waiting(self) -> int | None:
         """Return how many messages wait at the server; None: it does not say now. A client that defines it gets a gauge

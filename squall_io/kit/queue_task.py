@@ -251,8 +251,8 @@ class QueueTask:
             self._unreadable_known = True
             self._report.append(
                 UnreadableMessage(
-                    f"a message of {self._client.what} cannot be decoded: {fault}. It is counted as `messages left out`, emitted"
-                    f" on the stream {UNREADABLE!r} and then rejected, as are further ones without a report"
+                    f"a message of {self._client.what} cannot be decoded: {fault}. It is counted as `messages left out`,"
+                    f" emitted on the stream {UNREADABLE!r} and then rejected, as are further ones without a report"
                 )
             )
         emit((*self._client.raw(message), str(fault)), message_id=message_id, stream=UNREADABLE)
