@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -28,9 +29,15 @@ BOTH: Final = frozenset({"nothing lost"})
 
 
 def modules() -> list[ModuleType]:
-    """The modules of worlds, by name."""
-    files = sorted(Path(__file__).parent.glob("*_world.py"))
-    return [importlib.import_module(f"tests.connectors.{file.stem}") for file in files]
+    """The modules of worlds, by name; without those whose library is not installed, except with CI=true."""
+    found = []
+    for file in sorted(Path(__file__).parent.glob("*_world.py")):
+        try:
+            found.append(importlib.import_module(f"tests.connectors.{file.stem}"))
+        except (ImportError, pytest.skip.Exception):
+            if os.environ.get("CI") == "true":
+                raise
+    return found
 
 
 def worlds(kind: type[World]) -> list[type[World]]:
