@@ -239,6 +239,9 @@ class Publishing:
         self._make(partial(time.sleep, seconds))
 
     def _make(self, call: Callable[[], T]) -> T:
+        """Make a call in the other thread. Raises WorkerHasEnded."""
+        if self._context.stopped:
+            raise WorkerHasEnded
         return self._calls.make(call, self._no_answer)
 
     def _no_answer(self) -> None:
