@@ -66,6 +66,10 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "squall_io.nats": {
         "NATS JetStream": ("NatsSpout", "NatsSink"),
+    "squall_io.aws": {
+        "Amazon's queues and streams": (
+            "SqsSpout", "SqsSink", "KinesisSpout", "KinesisSink", "LostRecords",
+        ),
     },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),

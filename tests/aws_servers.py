@@ -113,18 +113,23 @@ class AwsServer(Killable):
 
     def send(self, queue: str, bodies: Iterable[str], **more: Any) -> None:
         """Send messages."""
-        url = self.queue_url(queue)
+        url, entries = self.queue_url(queue), list[dict[str, Any]]()
         for at, body in enumerate(bodies):
             ids = {"MessageDeduplicationId": f"{next(_names)}-{at}"} if queue.endswith(".fifo") else {}
-            self.client("sqs").send_message(QueueUrl=url, MessageBody=body, **ids, **more)
+            entries.append({"Id": str(at), "MessageBody": body, **ids, **more})
+        for at in range(0, len(entries), 10):
+            answer = self.client("sqs").send_message_batch(QueueUrl=url, Entries=entries[at : at + 10])
+            assert not answer.get("Failed"), answer["Failed"]
 
     def bodies(self, queue: str) -> list[str]:
         """Receive and delete all messages; return their bodies."""
         url, sqs, found = self.queue_url(queue), self.client("sqs"), list[str]()
         while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                found.append(message["Body"])
-                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+            found += [message["Body"] for message in messages]
+            entries = [
+                {"Id": str(at), "ReceiptHandle": each["ReceiptHandle"]} for at, each in enumerate(messages)
+            ]
+            sqs.delete_message_batch(QueueUrl=url, Entries=entries)
         return found
 
     def left(self, queue: str) -> int:
@@ -132,6 +137,44 @@ class AwsServer(Killable):
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.client("sqs").get_queue_attributes(QueueUrl=self.queue_url(queue), AttributeNames=names)
         return sum(int(found["Attributes"][name]) for name in names)
+
+    # Kinesis.
+
+    def stream(self, shards: int = 1) -> str:
+        """Make a stream; return its name."""
+        name = f"stream-{os.getpid()}-{next(_names)}"
+        self.make_stream(name, shards)
+        return name
+
+    def make_stream(self, name: str, shards: int = 1) -> None:
+        """Make a stream of this name."""
+        self.client("kinesis").create_stream(StreamName=name, ShardCount=shards)
+        eventually(lambda: len(self.shards(name)) == shards, START_SECS)
+
+    def shards(self, stream: str) -> list[Any]:
+        """The shards of a stream, closed ones included, as the service lists them."""
+        found: list[Any] = self.client("kinesis").list_shards(StreamName=stream)["Shards"]
+        return found
+
+    def put(self, stream: str, values: Iterable[str | bytes], shard: int = 0, key: str = "k") -> None:
+        """Put records into a shard."""
+        first = self.shards(stream)[shard]["HashKeyRange"]["StartingHashKey"]
+        records = [{"Data": value, "PartitionKey": key, "ExplicitHashKey": first} for value in values]
+        answer = self.client("kinesis").put_records(StreamName=stream, Records=records)
+        assert answer["FailedRecordCount"] == 0, answer
+
+    def records(self, stream: str) -> list[Any]:
+        """All records of a stream."""
+        kinesis, found = self.client("kinesis"), []
+        for shard in self.shards(stream):
+            iterator = kinesis.get_shard_iterator(
+                StreamName=stream, ShardId=shard["ShardId"], ShardIteratorType="TRIM_HORIZON"
+            )["ShardIterator"]
+            while records := (answer := kinesis.get_records(ShardIterator=iterator))["Records"]:
+                found += records
+                if (iterator := answer.get("NextShardIterator")) is None:
+                    break
+        return found
 
 
 def _answers(process: Killable, port: int) -> bool:

@@ -15,6 +15,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/squall_io/test_kafka_spout.py": "a broker is killed, frozen and started again, and refused clients are tried again",
     "tests/squall_io/test_kafka_sink.py": "a broker starts, is killed, and starts again",
     "tests/squall_io/test_schema_registry.py": "a registry in Java starts",
+    "tests/squall_io/test_kinesis.py": "a contract opens a spout at each position of its stream, by several calls each",
     "tests/repository/test_budgets.py": "parses every file of the project",
     "tests/repository/test_texts_are_not_read.py": "parses every file of the product",
     "tests/repository/test_installation.py": "pip installs all dependencies, the core is compiled, the demo runs whole",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -64,8 +65,7 @@ class AwsService:
     def __init__(self, component: str, service: str, region: str | None, endpoint_url: str | None) -> None:
         self._component, self._service = component, service
         self._region, self._endpoint_url = region, endpoint_url
-        load_library(component, "boto3", library="boto3", extra="aws")
-        self._errors = load_library(component, "botocore.exceptions", library="boto3", extra="aws")
+        self._errors = self._module("botocore.exceptions")
         self._client: Any = None
 
     @property
@@ -104,19 +104,22 @@ class AwsService:
             client.close()
 
     def _made(self) -> Any:
-        boto3 = load_library(self._component, "boto3", library="boto3", extra="aws")
-        config = load_library(self._component, "botocore.config", library="boto3", extra="aws").Config
-        return boto3.session.Session().client(
+        session = self._module("botocore.session").Session()
+        session.register_component("data_loader", _loader(self._component))
+        return session.create_client(
             self._service,
             region_name=self._region,
             endpoint_url=self._endpoint_url,
             # The connector waits by itself, and says so; one repetition covers a connection that was idle for too long.
-            config=config(
+            config=self._module("botocore.config").Config(
                 connect_timeout=CONNECT_SECONDS,
                 read_timeout=ANSWER_SECONDS,
                 retries={"total_max_attempts": 2, "mode": "standard"},
             ),
         )
+
+    def _module(self, name: str) -> Any:
+        return load_library(self._component, name, library="boto3", extra="aws")
 
     def _refusal(self, operation: str, response: Mapping[str, Any]) -> SquallError:
         code = str(response.get("Error", {}).get("Code", ""))
@@ -127,6 +130,12 @@ class AwsService:
             return AwsAway(text)
         advice = f"; {_ADVICE}" if any(part in code for part in _CREDENTIALS) else ""
         return AwsRefused(f"{self._service} at {self.where} refuses {operation}: {text}{advice}", code)
+
+
+@cache
+def _loader(component: str) -> Any:
+    """Return what reads the descriptions of services: it keeps them, since that takes longer than a call."""
+    return load_library(component, "botocore.loaders", library="boto3", extra="aws").create_loader()
 
 
 def _one_line(error: BaseException) -> str:

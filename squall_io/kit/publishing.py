@@ -94,8 +94,9 @@ class Publisher(ABC):
     def close(self) -> None:
         """Close the connection. Must not raise; may be called without a connection."""
 
-    def keep_alive(self) -> None:  # noqa: B027
+    def keep_alive(self) -> None:
         """Answer heartbeats: called every few seconds while there is a connection and nothing is published."""
+        return
 
 
 class PublishingSink(BatchBolt):
@@ -238,6 +239,9 @@ class Publishing:
         self._make(partial(time.sleep, seconds))
 
     def _make(self, call: Callable[[], T]) -> T:
+        """Make a call in the other thread. Raises WorkerHasEnded."""
+        if self._context.stopped:
+            raise WorkerHasEnded
         return self._calls.make(call, self._no_answer)
 
     def _no_answer(self) -> None:

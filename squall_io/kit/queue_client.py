@@ -76,14 +76,16 @@ class QueueClient(ABC):
         """Close the connection. What is neither acknowledged nor rejected is delivered again. Must not raise, nor block for
         long; may be called without a connection."""
 
-    def keep_alive(self, ids: Sequence[Any]) -> None:  # noqa: B027
+    def keep_alive(self, ids: Sequence[Any]) -> None:
         """Do what the server expects now and then: answer heartbeats, and prolong the time after which the messages with these
         ids, all that are in flight, would be delivered again. Called each `keep_alive_interval` seconds, also while no message
         is received: the task is at its limit, or the topology is deactivated."""
+        return
 
-    def pause(self) -> None:  # noqa: B027
+    def pause(self) -> None:
         """Receive nothing more until the next `receive`: the topology was deactivated. A client that is sent messages ahead
         gives back those that `receive` has not returned."""
+        return
 
     def waiting(self) -> int | None:
         """Return how many messages wait at the server; None: it does not say now. A client that defines it gets a gauge

@@ -182,17 +182,21 @@ class QueueTask:
         """Acknowledge and reject what is done, in groups."""
         settled = self._settled
         done = [settled.popleft() for _ in range(len(settled))]  # the other thread may append meanwhile
-        groups: dict[str | None, list[Hashable]] = {}
-        for (connection, message), reason in done:
-            if connection == self._connection:
-                groups.setdefault(reason, []).append(message)
+        groups: dict[str | None, list[MessageId]] = {}
+        for message_id, reason in done:
+            if message_id[0] == self._connection:
+                groups.setdefault(reason, []).append(message_id)
         try:
-            if (ids := groups.pop(None, None)) is not None:
-                self._client.acknowledge(ids)
-            for reason in list(groups):
-                self._client.reject(groups[reason], reason or "")
-        except SquallError:
-            settled.extendleft(reversed(done))  # void at the next connection, unless the client keeps ids
+            for reason in sorted(groups, key=bool):  # what is acknowledged comes first
+                ids = [message for _, message in groups[reason]]
+                if reason is None:
+                    self._client.acknowledge(ids)
+                else:
+                    self._client.reject(ids, reason)
+                del groups[reason]
+        except Exception:  # the rest is void at the next connection, unless the client keeps ids
+            rest = [(each, reason) for reason, ids in groups.items() for each in ids]
+            settled.extendleft(reversed(rest))
             raise
 
     def _disconnect(self) -> None:

@@ -1,5 +1,5 @@
-"""One connection to a broker, from CONNECT to its end. Whoever needs the next one makes a new object: nothing of a lost
-connection can be acknowledged on another.
+"""One connection to a broker, from CONNECT to its end. The next connection is a new object: nothing of a lost one can be
+acknowledged on another.
 
 paho's own thread reads, writes and pings, so that a task that is busy or paused keeps its connection. All waiting is for a
 condition that this thread notifies. Must not know: tuples, tasks, what messages mean.
@@ -141,7 +141,7 @@ class MqttConnection:
             )
 
     def receive(self, most: int, seconds: float) -> list[Any]:
-        """Return messages, at most so many; none if none comes in time. Raises MqttAway once the connection is lost: messages
+        """Return messages, at most `most`; none if none comes in time. Raises MqttAway once the connection is lost: messages
         that were not returned yet are void, since the broker sends them again."""
         self._wait(lambda: bool(self._messages), seconds)
         with self._news:
@@ -170,7 +170,7 @@ class MqttConnection:
 
     def confirmed(self, numbers: set[int], all_of_them: bool, seconds: float) -> dict[int, tuple[int, str]]:
         """Return which messages the broker has answered, with the code and its text; waits until there is one, or all of them,
-        at most so long. Raises MqttAway once the connection is lost and nothing is left to return."""
+        at most `seconds`. Raises MqttAway once the connection is lost and nothing is left to return."""
 
         def there() -> bool:
             answered = self._published.keys()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from squall_io.mqtt.sink import MqttSink
     from topology_api import Context, Tuple
 
-#: After so many connections that ended at one and the same message, sent alone, it is refused.
+#: The number of connections that may end at one message, sent alone, before it is refused.
 MOST_ENDS: Final = 3
 #: Codes of failures that pass: unspecified, implementation specific, quota exceeded.
 _PASSING: Final = frozenset((0x80, 0x83, 0x97))

@@ -275,6 +275,39 @@ def _redis_keys(address: PipeAddress) -> SinkEnd:
     return SinkEnd(_made(RedisStreamSink, own, key, url=url, fields=_WHOLE, **given), (), _WHOLE)
 
 
+# Amazon's queues and streams.
+
+
+def _kinesis_records(address: PipeAddress) -> SourceEnd:
+    from squall_io.aws import KinesisSpout
+
+    spout = _made(KinesisSpout, address, address.below, region=address.authority or None)
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _kinesis_stream(address: PipeAddress) -> SinkEnd:
+    from squall_io.aws import KinesisSink
+
+    if all(name != "key" for name, _ in address.options):
+        raise WrongAddress(
+            f"{shown(address.text)}: KinesisSink needs key=, the field that is the partition key"
+        )
+    return _with_payloads(KinesisSink, address, address.below, region=address.authority or None)
+
+
+def _sqs_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.aws import SqsSpout
+
+    spout = _made(SqsSpout, address, address.below, region=address.authority or None)
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _sqs_queue(address: PipeAddress) -> SinkEnd:
+    from squall_io.aws import SqsSink
+
+    return _with_payloads(SqsSink, address, address.below, region=address.authority or None)
+
+
 # Databases.
 
 
@@ -331,6 +364,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
+    "kinesis": Scheme("kinesis://REGION/STREAM", _kinesis_records, _kinesis_stream),
+    "sqs": Scheme("sqs://REGION/QUEUE", _sqs_messages, _sqs_queue),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),
     SPARK: Scheme("spark+hdfs://HOST:PORT/PATH or spark+file:/PATH", _committed_rows, _spark_table),

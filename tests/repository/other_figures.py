@@ -34,6 +34,11 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/redis.md": (
         "`client-query-buffer-limit` (1 GB)",  # of Redis
         "it can lose a second of them when the host fails",  # Redis says so
+    "docs/kinesis.md": (
+        "keeps records for a day",  # Amazon's
+        "1,000 records each time, and else once a second",  # an interval
+        "share five reads and 2 MB a second",  # Amazon's
+        "has more than 1 MiB with its key",  # Amazon's
     ),
     "docs/security.md": (
         "(1,000 nodes take 0.2 s)",
@@ -52,6 +57,11 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/spark-reprocessing.md": (
         "merge rows of one hour",
         "in the table about a second after its file appears",  # measured; test_soon_committed.py asserts 1.5 s
+    ),
+    "docs/sqs.md": (
+        "SQS ends that 12 hours after",  # Amazon's
+        "one call every two seconds and task",  # an interval
+        "deduplication id within five minutes",  # Amazon's
     ),
     "docs/spark-sink.md": (
         "a bundle of 600 MB as its dependency",  # measured

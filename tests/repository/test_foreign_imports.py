@@ -38,6 +38,7 @@ MAY_IMPORT = {
         "topology_api/state_rules.py",
         "topology_api/state_types.py",
         "worker/",
+        "squall_io/aws/kinesis_shards.py",
         "squall_io/kafka/",
         "squall_io/kit/",
         "squall_io/lines/json_lines.py",

@@ -11,7 +11,7 @@ import pytest
 
 from squall_io.mqtt import MqttSink
 from tests.mqtt_servers import MOST_BYTES, PASSWORDS, MosquittoServer
-from tests.squall_io.sink_tasks import SinkTask
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.squall_io.test_mqtt_spout import place
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig

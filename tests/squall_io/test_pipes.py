@@ -12,6 +12,7 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.testing import run_bolt
+from squall_io.aws import KinesisSink, KinesisSpout, SqsSink, SqsSpout
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.mqtt import MqttSink, MqttSpout
@@ -128,6 +129,34 @@ def test_each_scheme_names_its_connector() -> None:
         sink_of("hdfs://n:9000/t")
     with pytest.raises(InvalidConfig, match="format is 'xml'"):
         sink_of("file:/out?format=xml")
+
+
+def test_queues_of_sqs() -> None:
+    source = source_of("sqs://eu-central-1/orders?visibility_timeout=30&endpoint_url=http://h:1")
+    spout = source.spout
+    assert isinstance(spout, SqsSpout)
+    assert (spout.queue, spout.region, spout.visibility_timeout, source.fields) == (
+        "orders", "eu-central-1", 30, None,
+    )  # fmt: skip
+    assert source_of("sqs:///orders?fields=id,value").fields == ("id", "value")
+    sink, wanted, whole = sink_of("sqs:///orders.fifo?group=id")
+    assert isinstance(sink, SqsSink)
+    assert (sink.region, wanted, whole) == (None, ("id",), "value")
+    assert sink_of("sqs:///orders?fields=id,price")[1:] == (("id", "price"), None)
+
+
+def test_streams_of_kinesis() -> None:
+    source = source_of("kinesis://eu-central-1/clicks?start=latest&fields=key,value")
+    spout = source.spout
+    assert isinstance(spout, KinesisSpout)
+    assert (spout.stream, spout.region, spout.start, source.fields) == (
+        "clicks", "eu-central-1", "latest", ("key", "value"),
+    )  # fmt: skip
+    sink, wanted, whole = sink_of("kinesis:///clicks?key=user")
+    assert isinstance(sink, KinesisSink)
+    assert (sink.stream, sink.region, wanted, whole) == ("clicks", None, ("user",), "value")
+    with pytest.raises(WrongAddress, match="KinesisSink needs key="):
+        sink_of("kinesis:///clicks")
 
 
 def test_topics_of_mqtt() -> None:

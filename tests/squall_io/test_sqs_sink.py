@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from squall_io.aws import SqsSink
+from squall_io.aws.calls import AwsService
 from tests.aws_servers import REGION, AwsServer
-from tests.squall_io.sink_tasks import SinkTask
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig
 
@@ -53,6 +54,33 @@ def test_a_call_has_no_more_bytes_than_sqs_takes(aws: AwsServer) -> None:
     with task(aws, queue) as one:
         assert one.write(rows(*("x" * 100_000 for _ in range(5)))) == {}
     assert len(aws.bodies(queue)) == 5
+
+
+def test_of_a_call_only_what_the_service_could_not_take_is_sent_again(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, calls = AwsService.call, list[list[str]]()
+
+    def call(service: AwsService, operation: str, /, **arguments: Any) -> Any:
+        if operation != "send_message_batch":
+            return original(service, operation, **arguments)
+        entries = arguments["Entries"]
+        calls.append([each["MessageBody"] for each in entries])
+        if len(calls) > 1:
+            return original(service, operation, **arguments)
+        answer: Any = original(service, operation, **{**arguments, "Entries": entries[:1]})
+        late = {"Id": entries[1]["Id"], "Code": "InternalError", "SenderFault": False}
+        wrong = {"Id": entries[2]["Id"], "Code": "Strange", "Message": "no", "SenderFault": True}
+        return {**answer, "Failed": [late, wrong]}
+
+    monkeypatch.setattr(AwsService, "call", call)
+    queue = aws.queue()
+    with task(aws, queue) as one:
+        failed = one.write(rows("0", "1", "2"))
+    assert calls == [["0", "1", "2"], ["1"]]
+    assert list(failed) == [2]
+    assert failed[2].endswith("refuses the message: Strange: no")
+    assert sorted(aws.bodies(queue)) == ["0", "1"]
 
 
 def test_groups_of_a_fifo_queue_stay_in_order_and_twice_the_same_is_once(aws: AwsServer) -> None:

@@ -56,10 +56,13 @@ def test_a_message_in_flight_stays_invisible_to_others(aws: AwsServer) -> None:
     with task(aws, queue, visibility_timeout=3) as one:
         one.read(1)
         aws.requests()
-        names = list[str]()
-        eventually(
-            lambda: names.extend(aws.requests()) or names.count("ChangeMessageVisibilityBatch") >= 2, 30
-        )
+        names: list[str] = []
+
+        def prolonged_twice() -> bool:
+            names.extend(aws.requests())
+            return names.count("ChangeMessageVisibilityBatch") >= 2
+
+        eventually(prolonged_twice, 30)
         other = aws.client("sqs").receive_message(QueueUrl=aws.queue_url(queue))
         assert "Messages" not in other
         one.ack()

@@ -1,0 +1,456 @@
+"""The kit's spout of queues: what the server learns of each message, whatever happens to the connection and the topology."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from squall_io.kit import queue_task
+from squall_io.kit.codecs import CodecAway, UnreadableMessage
+from squall_io.kit.queue_client import QueueAway, QueueClient, Received
+from squall_io.kit.queue_spout import QueueSpout, queue_problems
+from tests.squall_io.kafka_tasks import CountingMetrics
+from tests.zookeeper_servers import eventually
+from topology_api import Context, EmitError, Failure, Replay, SquallError
+
+
+class QueueServer:
+    """A queue in memory. A message that is neither acknowledged nor rejected comes again, to the next connection."""
+
+    def __init__(self, *messages: str) -> None:
+        self.ready = deque(messages)
+        self.sent: dict[int, str] = {}
+        self.done: list[str] = []
+        self.dead: list[tuple[str, str]] = []
+        self.calls: list[str] = []
+        #: What the next calls raise, by the call's name.
+        self.errors: dict[str, list[Exception]] = {}
+        self.tags = 0
+        #: Whether messages of an ended connection stay with their receiver, as those of SQS.
+        self.keeps_ids = False
+
+    def called(self, name: str) -> None:
+        self.calls.append(name)
+        if waiting := self.errors.get(name):
+            raise waiting.pop(0)
+
+
+class MemoryQueueClient(QueueClient):
+    """Tags begin again with each connection, as those of AMQP do."""
+
+    what = "the queue in memory"
+    keep_alive_interval = 10.0
+
+    def __init__(self, server: QueueServer) -> None:
+        self.server = server
+        self.keeps_ids = server.keeps_ids
+        self.alive: list[list[int]] = []
+
+    def connect(self) -> None:
+        self.server.called("connect")
+        if not self.keeps_ids:
+            self.server.tags = 0
+
+    def receive(self, most: int, seconds: float) -> list[Received]:
+        self.server.called("receive")
+        server = self.server
+        received: list[Received] = []
+        while server.ready and len(received) < most:
+            server.tags += 1
+            server.sent[server.tags] = server.ready.popleft()
+            received.append(Received(server.tags, server.sent[server.tags]))
+        return received
+
+    def acknowledge(self, ids: Sequence[Any]) -> None:
+        self.server.called("acknowledge")
+        self.server.done += [self.server.sent.pop(each) for each in ids]
+
+    def reject(self, ids: Sequence[Any], reason: str) -> None:
+        self.server.called("reject")
+        self.server.dead += [(self.server.sent.pop(each), reason) for each in ids]
+
+    def values(self, message: str) -> tuple[object, ...]:
+        self.server.called(f"decode {message}")
+        if message.startswith("bad"):
+            raise UnreadableMessage("it is bad")
+        return (message,)
+
+    def raw(self, message: str) -> tuple[object, ...]:
+        return (message.encode(),)
+
+    def close(self) -> None:
+        self.server.calls.append("close")
+        if not self.keeps_ids:
+            self.server.ready.extendleft(reversed(self.server.sent.values()))
+            self.server.sent.clear()
+
+    def keep_alive(self, ids: Sequence[Any]) -> None:
+        self.server.called("keep_alive")
+        self.alive.append(list(ids))
+
+    def pause(self) -> None:
+        self.server.called("pause")
+
+    def waiting(self) -> int | None:
+        return len(self.server.ready)
+
+
+class MemoryQueueSpout(QueueSpout):
+    def __init__(self, server: QueueServer, max_in_flight: int = 100) -> None:
+        self.server = server
+        self.set_up(("value",), ("value",), max_in_flight, None)
+
+    def make_client(self, context: Context) -> QueueClient:
+        self.client = MemoryQueueClient(self.server)
+        return self.client
+
+
+class QueueSpoutTask:
+    """A task with a clock of its own; the test calls its second thread."""
+
+    def __init__(self, server: QueueServer, max_in_flight: int = 100) -> None:
+        self.server, self.now, self.shown, self.woken = server, 0.0, "", 0
+        self.metrics = CountingMetrics()
+        self.emitted: list[tuple[str, tuple[Any, ...], Any]] = []
+        self.refuses: Callable[[Any], bool] = lambda values: False
+        self.spout = MemoryQueueSpout(server, max_in_flight)
+        vars(self.spout)["_squall_task"] = self
+        context = Context(
+            topology="shop", component="orders", task=1, index=0, parallelism=1, conf={}, tasks=lambda component: [],
+            log=logging.getLogger("task"), metrics=self.metrics, resources={}, directory=lambda: "", now=lambda: self.now,
+            random=random.Random(0), wake=self._wake, progress=self._progress,
+        )  # fmt: skip
+        self.spout.open(context)
+
+    def _progress(self, text: str | None) -> None:
+        self.shown = text or ""
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
+        if self.refuses(values):
+            raise EmitError("too long")
+        self.emitted.append((stream, tuple(values), message_id))
+
+    def step(self, seconds: float = 0.0) -> float | None:
+        self.now += seconds
+        return self.spout.next_tuple()
+
+    def stand_by(self, seconds: float = 0.0) -> None:
+        self.now += seconds
+        assert self.spout._task is not None
+        self.spout._task.stand_by()
+
+    def values(self) -> list[Any]:
+        return [values[0] for _, values, _ in self.emitted]
+
+    def ack(self, *numbers: int) -> None:
+        for number in numbers:
+            self.spout.ack(self.emitted[number][2])
+
+    def fail(self, number: int, reason: str, error: str | None = None) -> None:
+        self.spout.fail(self.emitted[number][2], Failure(reason, "split", 4, error))
+
+
+Opened = Callable[..., QueueSpoutTask]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
+    """Opens tasks whose second thread only runs when the test says so."""
+    monkeypatch.setattr(queue_task, "LOOK_SECONDS", 3600.0)
+    tasks: list[QueueSpoutTask] = []
+
+    def opened(server: QueueServer, **more: Any) -> QueueSpoutTask:
+        tasks.append(QueueSpoutTask(server, **more))
+        return tasks[-1]
+
+    yield opened
+    for task in tasks:
+        task.spout.close()
+
+
+def test_what_is_acked_is_acknowledged_in_one_call_and_what_failed_is_rejected(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c", "d")
+    task = opened(server)
+    assert task.step() is None
+    assert task.values() == ["a", "b", "c", "d"]
+    task.ack(0, 2)
+    assert server.done == []  # `ack` does not wait for the server
+    task.fail(1, "failed", "no\nway")
+    task.step()
+    assert (server.done, server.dead) == (["a", "c"], [("b", "failed at split[4]: no way")])
+    assert server.calls.count("acknowledge") == 1
+    assert list(server.sent.values()) == ["d"]
+
+
+def test_a_message_that_was_cut_off_comes_again_and_one_that_was_handed_over_does_not(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c")
+    task = opened(server)
+    task.step()
+    task.fail(0, "stopped")
+    task.fail(1, "handed over")
+    task.ack(2)
+    task.spout.close()
+    assert (server.done, server.dead) == (["b", "c"], [])
+    assert list(server.ready) == ["a"]
+
+
+def test_nothing_is_received_beyond_the_messages_in_flight(opened: Opened) -> None:
+    server = QueueServer(*"abcde")
+    task = opened(server, max_in_flight=2)
+    task.step()
+    received = server.calls.count("receive")
+    assert task.step() == queue_task.WAIT_SECONDS  # it is full, and says when to call again
+    assert server.calls.count("receive") == received
+    assert task.values() == ["a", "b"]
+    assert task.metrics.gauges["messages in flight"]() == 2
+    task.ack(1)
+    assert task.woken == 1  # it does not wait for the time that it has said
+    task.step()
+    assert task.values() == ["a", "b", "c"]
+    assert server.done == ["b"]
+
+
+def test_acks_of_a_lost_connection_are_void_though_ids_begin_again(opened: Opened) -> None:
+    server = QueueServer("a", "b")
+    task = opened(server)
+    task.step()
+    server.errors["receive"] = [QueueAway("connection reset")]
+    wait = task.step()
+    assert wait is not None and task.shown.startswith("waiting for the queue in memory")
+    assert task.step() == wait  # not before the pause is over
+    assert server.calls.count("connect") == 1
+    server.ready.rotate(1)  # tag 1 is another message now
+    task.step(wait)
+    assert task.values() == ["a", "b", "b", "a"]
+    assert task.shown == ""
+    task.ack(0)
+    task.step()
+    assert server.done == []
+    task.ack(2)
+    task.step()
+    assert server.done == ["b"]
+    assert task.metrics.gauges["messages in flight"]() == 1
+
+
+def test_acks_wait_for_the_next_connection_of_a_client_that_keeps_ids(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c")
+    server.keeps_ids = True
+    task = opened(server)
+    task.step()
+    task.ack(0)
+    task.fail(1, "timeout")
+    server.errors["acknowledge"] = [QueueAway("connection reset")]
+    wait = task.step()
+    assert wait is not None
+    task.ack(2)
+    task.step(wait)
+    assert (server.done, server.dead) == (["a", "c"], [("b", "timeout at split[4]")])
+    assert task.values() == ["a", "b", "c"]
+
+
+def test_what_the_server_refuses_is_raised_shown_and_tried_again(opened: Opened) -> None:
+    server = QueueServer("a")
+    server.errors["connect"] = [SquallError("there is no queue 'orders': declare it"), SquallError("again")]
+    task = opened(server)
+    with pytest.raises(SquallError, match="declare it"):
+        task.step()
+    assert "declare it" in task.shown
+    assert task.step(1.0) == queue_task.RETRY_SECONDS - 1.0
+    with pytest.raises(SquallError, match="again"):
+        task.step(queue_task.RETRY_SECONDS - 1.0)
+    task.step(queue_task.RETRY_SECONDS)
+    assert task.values() == ["a"]
+    assert task.shown == ""
+
+
+def test_an_unreadable_message_is_emitted_apart_reported_once_and_rejected(opened: Opened) -> None:
+    server = QueueServer("a", "bad 1", "bad 2", "b")
+    task = opened(server)
+    task.step()
+    assert task.emitted[1][:2] == ("unreadable", (b"bad 1", "it is bad"))
+    assert [stream for stream, _, _ in task.emitted] == ["default", "unreadable", "unreadable", "default"]
+    assert task.metrics.counts["messages left out"] == 2
+    with pytest.raises(
+        UnreadableMessage, match="a message of the queue in memory cannot be decoded: it is bad"
+    ):
+        task.step()
+    task.ack(0, 1, 3)
+    task.fail(2, "failed")
+    task.step()
+    assert server.done == ["a", "b"]
+    assert server.dead == [("bad 1", "unreadable: it is bad"), ("bad 2", "unreadable: it is bad")]
+
+
+def test_a_codec_of_the_user_that_raises_anything_makes_a_message_unreadable(opened: Opened) -> None:
+    server = QueueServer("a", "b")
+    server.errors["decode a"] = [ZeroDivisionError("division by zero")]
+    task = opened(server)
+    task.step()
+    assert task.emitted[0][:2] == ("unreadable", (b"a", "ZeroDivisionError: division by zero"))
+    assert task.emitted[1][1] == ("b",)
+
+
+def test_messages_wait_for_what_the_codec_needs(opened: Opened) -> None:
+    server = QueueServer("a", "b")
+    server.errors["decode b"] = [CodecAway("no registry"), CodecAway("no registry")]
+    task = opened(server)
+    assert task.step() is not None
+    assert "no registry" in task.shown
+    assert task.step() is not None
+    assert task.values() == ["a"]
+    task.step()
+    assert task.values() == ["a", "b"]
+    assert task.shown == ""
+
+
+def test_a_message_that_cannot_be_emitted_is_rejected_and_the_next_ones_are_emitted(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c")
+    task = opened(server)
+    task.refuses = lambda values: values == ("b",)
+    with pytest.raises(EmitError):
+        task.step()
+    task.step()
+    task.step()
+    assert task.values() == ["a", "c"]
+    assert server.dead == [("b", "too long")]
+
+
+def test_a_connection_is_kept_alive_while_the_topology_is_deactivated(opened: Opened) -> None:
+    server = QueueServer("a", "b")
+    task = opened(server)
+    task.step()
+    assert task.spout.client.alive == [[]]
+    task.spout.deactivate()
+    task.stand_by(5.0)
+    assert server.calls.count("pause") == 1
+    task.ack(0)
+    task.stand_by(5.0)
+    assert task.spout.client.alive == [[], [2]]
+    assert server.done == ["a"]  # `next_tuple` is not called meanwhile
+    task.stand_by(9.0)
+    assert len(task.spout.client.alive) == 2 and server.calls.count("pause") == 1
+    server.ready.append("c")
+    task.spout.activate()
+    task.step()
+    assert task.values() == ["a", "b", "c"]
+
+
+def test_a_connection_that_is_lost_while_nothing_is_received_is_made_again(opened: Opened) -> None:
+    server = QueueServer("a")
+    task = opened(server)
+    task.step()
+    server.errors["keep_alive"] = [QueueAway("heartbeats missed")]
+    task.stand_by(10.0)
+    wait = task.step()
+    assert wait is not None and "heartbeats missed" in task.shown
+    task.step(wait)
+    assert task.values() == ["a", "a"]
+
+
+def test_the_second_thread_leaves_the_client_to_the_first_one_and_outlives_errors(opened: Opened) -> None:
+    server = QueueServer("a")
+    task = opened(server)
+    task.stand_by(10.0)
+    assert server.calls == []  # there is no connection
+    task.step()
+    server.errors["keep_alive"] = [ValueError("a bug")]
+    task.stand_by(10.0)
+    with pytest.raises(SquallError, match="the queue in memory: ValueError: a bug"):
+        task.step()
+    queue = task.spout._task
+    assert queue is not None
+    with queue._lock:
+        before = list(server.calls)
+        task.stand_by(20.0)
+        assert server.calls == before
+
+
+def test_acks_leave_without_a_call_of_the_spout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_task, "LOOK_SECONDS", 0.001)
+    server = QueueServer("a")
+    task = QueueSpoutTask(server)
+    task.step()
+    task.ack(0)
+    eventually(lambda: server.done == ["a"], 30.0)
+    thread = next(each for each in threading.enumerate() if each.name == "orders-queue")
+    task.spout.close()
+    assert not thread.is_alive()
+
+
+def test_the_gauge_of_waiting_messages_is_what_the_server_has_said_last(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c")
+    task = opened(server, max_in_flight=1)
+    gauge = task.metrics.gauges["messages waiting"]
+    assert gauge() == 0
+    task.step()
+    assert gauge() == 3  # it was asked before it was read
+    task.step(queue_task.MEASURE_SECONDS)
+    assert gauge() == 2
+
+
+def test_what_the_server_has_learned_is_not_said_again(opened: Opened) -> None:
+    server = QueueServer("a", "b", "c")
+    server.keeps_ids = True
+    task = opened(server)
+    task.step()
+    task.fail(0, "failed", "x")
+    task.fail(1, "failed", "y")
+    task.ack(2)
+    server.errors["reject"] = [QueueAway("reset")]
+    wait = task.step()
+    assert wait is not None and (server.done, server.dead) == (["c"], [])
+    task.step(wait)
+    assert (server.done, [message for message, _ in server.dead]) == (["c"], ["a", "b"])
+
+
+def test_over_any_order_of_events_each_message_is_done_or_still_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What was acked in vain comes again; what was rejected or acknowledged never does."""
+    monkeypatch.setattr(queue_task, "LOOK_SECONDS", 3600.0)
+    for seed in range(150):
+        chance = random.Random(seed)
+        every = [f"m{number}" for number in range(12)]
+        server = QueueServer(*every)
+        server.keeps_ids = seed % 2 == 0
+        task = QueueSpoutTask(server, max_in_flight=chance.randint(1, 5))
+        open_ones: list[Any] = []
+        acked: set[str] = set()
+        for _ in range(60):
+            what = chance.choice(("step", "step", "ack", "ack", "lose", "stand by", "fail"))
+            if what == "step":
+                before = len(task.emitted)
+                task.step(0.5)
+                open_ones += [(values[0], message_id) for _, values, message_id in task.emitted[before:]]
+            elif what == "stand by":
+                task.stand_by(0.5)
+            elif what == "lose":
+                call = chance.choice(("receive", "acknowledge", "reject", "connect", "keep_alive"))
+                server.errors.setdefault(call, []).append(QueueAway("reset"))
+            elif open_ones:
+                message, message_id = open_ones.pop(chance.randrange(len(open_ones)))
+                acked.add(message)
+                if what == "ack":
+                    task.spout.ack(message_id)
+                else:
+                    task.spout.fail(message_id, Failure("failed", "split", 4, None))
+            at_server = [*server.done, *(message for message, _ in server.dead)]
+            assert sorted([*at_server, *server.ready, *server.sent.values()]) == sorted(every), seed
+            assert set(at_server) <= acked, seed
+        server.errors.clear()
+        task.spout.close()
+
+
+@pytest.mark.parametrize("value", [0, 65_536, True, "many", 1.5])
+def test_a_number_in_flight_that_is_none_is_refused(value: object) -> None:
+    assert "max_in_flight is" in next(queue_problems(value, None))
+    assert list(queue_problems(1, Replay())) == []
