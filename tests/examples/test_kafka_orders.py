@@ -73,8 +73,8 @@ def rows(database: PostgreSQL) -> Balances:
 def kill(turn: int, squall: Commands, broker: KafkaServer, database: PostgreSQL) -> None:
     """Kill a worker, the broker or the database; start what does not start by itself."""
     if turn % 3 == 0:
-        pids = eventually(lambda: len(found := squall.pids(NAME)) == 2 and found, CAP, every=0.2)
-        os.kill(pids[turn % 2], signal.SIGKILL)
+        eventually(lambda: len(squall.pids(NAME)) == 2, CAP, every=0.2)
+        os.kill(squall.pids(NAME)[turn % 2], signal.SIGKILL)
     elif turn % 3 == 1:
         broker.kill()
         broker.start()
