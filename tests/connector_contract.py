@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
-from local_cluster import LocalCluster
+from local_cluster import ComponentStatus, LocalCluster
 from tests.connectors_in_memory import ROWS, TokenInMemory
 from tests.rewinding_spout import FromPosition
 from tests.zookeeper_servers import eventually
@@ -75,8 +75,13 @@ class World(ABC):
     slow: ClassVar[frozenset[str]] = frozenset()
     #: What the status or an error says while the server is away.
     away_words: ClassVar[str] = "waiting for"
+    #: Whether the status or an error says so while the server is frozen; otherwise the status shows a call that lasts.
+    shows_frozen: ClassVar[bool] = True
     #: What an error says about a missing topic, table or queue.
     missing_words: ClassVar[str] = ""
+    #: Whether `open` or `prepare` raises without the topic, table or queue: a worker process tries it again, but a topology in
+    #: the process of a test fails.
+    needs_place: ClassVar[bool] = False
     #: None: it needs no server; promises about one are then not applicable.
     server: Server | None = None
     #: Options of the topology that this connector needs.
@@ -273,13 +278,23 @@ class Running:
         """Wait for an error that has these words."""
         self.until(lambda: any(words in error for error in self.errors()))
 
+    def refuses_to_begin(self) -> None:
+        """Wait until the topology has failed."""
+        self.until(lambda: self.cluster.status(self.name).state == "FAILED")
+
     def shown(self) -> str:
         """What the status shows about the connector."""
-        return self.cluster.status(self.name).components[CONNECTOR].idle
+        return self._connector().idle
 
-    def waits(self) -> None:
+    def _connector(self) -> ComponentStatus:
+        return self.cluster.status(self.name).components[CONNECTOR]
+
+    def waits(self, how: str = "killed") -> None:
         """Wait until the status or an error says that the server is away."""
         words = self.world.away_words
+        if how == "frozen" and not self.world.shows_frozen:
+            self.until(lambda: any(load.call_since for load in self._connector().loads))
+            return
         self.until(lambda: words in self.shown() or any(words in error for error in self.errors()))
 
     def goes_on(self) -> None:

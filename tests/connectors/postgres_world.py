@@ -102,6 +102,7 @@ class SqlTableSource(SourceWorld):
     rewindable = True
     most_tasks = 1
     missing_words = "no table"
+    needs_place = True
     not_applicable = {"unreadable": _TYPED, "rebalanced": "it has one task"}
 
     def __init__(self, server: PostgreSQL) -> None:
@@ -148,6 +149,7 @@ class ChangesSource(SourceWorld):
     rewindable = True
     most_tasks = 1
     missing_words = "no replication slot"
+    needs_place = True
     not_applicable = {"unreadable": _TYPED, "rebalanced": "it has one task"}
 
     def __init__(self, server: PostgreSQL) -> None:
@@ -200,7 +202,9 @@ class SqlTarget(SinkWorld):
     connector = "squall_io.sql.SqlSink"
     once = True
     away_words = "OperationalError"
+    shows_frozen = False
     missing_words = "create it"
+    needs_place = True
     refused_words = "refuses the row"
 
     def __init__(self, server: PostgreSQL) -> None:

@@ -28,7 +28,7 @@ def _away(world: SinkWorld, folder: Path | None, how: str) -> None:
         run.shows(range(10))
         with world.away(how):
             run.give(range(10, 20))
-            run.waits()
+            run.waits(how)
         run.give(range(20, 30))
         run.shows(range(30))
         run.goes_on()
@@ -92,8 +92,14 @@ def missing(world: SinkWorld, folder: Path | None) -> None:
     with Writing(world, folder) as run:
         run.give(range(3))
         run.reports(world.missing_words)
+        if world.needs_place:
+            run.refuses_to_begin()
         world.create()
-        run.shows(range(3))
+        if not world.needs_place:
+            run.shows(range(3))
+    if world.needs_place:
+        with Writing(world, folder) as run:
+            run.shows(range(3))
 
 
 def wrong_login(world: SinkWorld, folder: Path | None) -> None:

@@ -35,7 +35,7 @@ def _away(world: SourceWorld, folder: Path | None, how: str) -> None:
         world.put(range(10))
         run.sees(range(10))
         with world.away(how):
-            run.waits()
+            run.waits(how)
         world.put(range(10, 20))
         run.sees(range(20))
         run.goes_on()
@@ -96,9 +96,15 @@ def missing(world: SourceWorld, folder: Path | None) -> None:
     world.remove()
     with Reading(world, folder) as run:
         run.reports(world.missing_words)
+        if world.needs_place:
+            run.refuses_to_begin()
         world.create()
         world.put(range(3))
-        run.sees(range(3))
+        if not world.needs_place:
+            run.sees(range(3))
+    if world.needs_place:
+        with Reading(world, folder) as run:
+            run.sees(range(3))
 
 
 def wrong_login(world: SourceWorld, folder: Path | None) -> None:
