@@ -73,8 +73,11 @@ class S3Target(FilesInStore):
     name = "s3_files"
     missing_words = "NoSuchBucket"
     not_applicable = {
-        **dict.fromkeys(("killed", "restarted", "away at the start"), "moto keeps its objects in memory"),
-        "wrong login": "moto takes any key",
+        **dict.fromkeys(
+            ("killed", "restarted", "away at the start"),
+            "on S3: the server of the tests keeps its objects in memory",
+        ),
+        "wrong login": "on S3: the server of the tests takes any key",
     }
 
     def __init__(self, server: S3Server) -> None:
@@ -131,9 +134,9 @@ class HdfsTarget(FilesInStore):
 
     name = "hdfs_files"
     not_applicable = {
-        "missing": "the folder is made",
-        "wrong login": "WebHDFS has no passwords",
-        "answer lost": "tests/squall_io/test_file_sink_in_stores.py loses answers of a simulated HDFS",
+        "missing": "on HDFS the folder is made",
+        "wrong login": "on HDFS: WebHDFS has no passwords",
+        "answer lost": "on HDFS: answers are lost of a simulated one, at each call",
     }
     #: Two Javas start for it; tests/hdfs/test_file_sink_hdfs.py kills the NameNode in the usual run.
     slow = frozenset(PROMISES)
