@@ -66,6 +66,7 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     },
     "squall_io.nats": {
         "NATS JetStream": ("NatsSpout", "NatsSink"),
+    },
     "squall_io.aws": {
         "Amazon's queues and streams": (
             "SqsSpout", "SqsSink", "KinesisSpout", "KinesisSink", "LostRecords",

@@ -41,6 +41,11 @@ def small_java() -> str:
     return SMALL_JAVA if archive is None else f"{SMALL_JAVA} -XX:SharedArchiveFile={archive} -Xlog:disable"
 
 
+def small_spark() -> dict[str, str]:
+    """The environment of processes that start such a Java, with a Spark that listens on the loopback only."""
+    return {"SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": small_java()}
+
+
 def _archive() -> Path | None:
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None and spec.origin is not None

@@ -1,6 +1,7 @@
 """FileSink: a bolt that writes tuples to files of a folder, which readers see whole, epoch by epoch.
 
     builder.set_bolt("write", FileSink("/data/orders", format="jsonl")).shuffle_grouping("orders")
+    builder.set_bolt("write", FileSink("s3://bucket/orders", format="jsonl")).shuffle_grouping("orders")
 
 Must not know: how files become visible, how values become lines or columns.
 """
@@ -14,9 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.files.staging import StagedFiles
+from squall_io.files.store_staging import StagedInStore, is_in_store, store_problems
 from squall_io.files.written import ENDS, json_line, text_line
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import SchemaError
+from squall_io.spark.stores.opening import check_table_path
 from topology_api import Fields, InvalidConfig, SquallError, StagedSink
 from topology_api.wording import listed, typed
 
@@ -39,10 +42,14 @@ class FileSink(StagedSink):
     file for each batch, with a time in place of lineage and epoch, and rows may be there twice.
 
     Files are written in `.staging` of the folder, synced to the disk, and renamed after the commit. If the topology's workers
-    are on several hosts, the folder must be one that all of them share. `.staging` may keep files of killed workers; a task
-    removes its own with a later commit.
+    are on several hosts, the folder must be one that all of them share, or one of a store. `.staging` may keep files of killed
+    workers; a task removes its own with a later commit.
 
-    folder: where the files are, from the root; it is made if it is missing.
+    On HDFS and S3 a file is put into `.staging`, and moved after the commit: by a rename, or by a copy that S3 makes only if
+    there is no such object. A server of S3 must honour such conditions, and is refused otherwise. While the store is away, the
+    sink waits.
+
+    folder: where the files are, from the root, `hdfs://HOST:PORT/folder` or `s3://BUCKET/folder`; it is made if it is missing.
     format: "lines" writes a text as a line, "jsonl" an object with the fields of the tuple, both in UTF-8. "parquet" writes
         columns, for pyarrow, pandas, DuckDB or Spark; it needs the extra `squall[parquet]`.
     fields: which fields are written; None: all. "lines" takes one. A tuple whose value cannot be written, such as a text with
@@ -50,10 +57,13 @@ class FileSink(StagedSink):
         with a reason that names field and value.
     schema: for "parquet", the columns: Spark's DDL text, `"word string, count bigint NOT NULL"`, as of a `SparkSink`. Its names
         are fields of the tuples.
+    conf: for a folder of a store: `squall.webhdfs.address`, with which HDFS is reached without Java, `squall.s3.endpoint`, and
+        Hadoop's settings, under names that begin with `spark.hadoop.`.
     """
 
     _place: str | None = None
     _columns: ParquetRows | None = None
+    _files: StagedFiles | StagedInStore
 
     def __init__(
         self,
@@ -62,15 +72,21 @@ class FileSink(StagedSink):
         *,
         fields: Sequence[str] | None = None,
         schema: str | None = None,
+        conf: Mapping[str, str] | None = None,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else None if fields is None else tuple(fields)
-        problems = []
+        problems: list[str] = []
         path = os.fspath(folder) if isinstance(folder, (str, os.PathLike)) else None
         if not isinstance(path, str):
             problems.append(f"folder is {typed(folder)}: give text, or a pathlib.Path")
+        elif is_in_store(path):
+            problems += store_problems(path, {} if conf is None else conf)
+        elif conf is not None:
+            problems.append(f"conf is {typed(conf)}: it is for a folder of a store, hdfs:// or s3://")
         elif not path.startswith("/") or not path.isprintable():
             problems.append(
-                f"folder is {path!r}: write it from the root, with characters that can be printed: '/...'"
+                f"folder is {path!r}: write it from the root, with characters that can be printed: '/...', or name a"
+                " store: 'hdfs://HOST:PORT/...', 's3://BUCKET/...'"
             )
         if format not in ENDS:
             problems.append(f"format is {typed(format)}: give one of {listed(ENDS)}")
@@ -85,7 +101,9 @@ class FileSink(StagedSink):
             problems.append(str(error))
         if problems:
             raise InvalidConfig(problems, type(self).__name__)
-        self.folder = os.path.normpath(str(path))
+        self.in_store = is_in_store(str(path))
+        self.folder = check_table_path(str(path)) if self.in_store else os.path.normpath(str(path))
+        self.conf = dict(conf or {})
         self.format = format
         self.fields = names if columns is None else columns.names
         self.schema = columns
@@ -102,9 +120,12 @@ class FileSink(StagedSink):
 
     def prepare(self, context: Context) -> None:
         """Make the folder. Raises SquallError if it cannot be made."""
-        self._place = f"{context.component}-{context.index}"
         self._log = context.log
-        self._files = StagedFiles(self.folder)
+        if self.in_store:
+            self._files = StagedInStore(self.folder, self.conf, context)
+        else:
+            self._files = StagedFiles(self.folder)
+        self._place = self._files.place(context.component, context.index)
         self._columns = None if self.schema is None else parquet_rows(self.schema)
         if len(self._place.encode()) > LONGEST - BESIDE:
             raise SquallError(
@@ -142,13 +163,20 @@ class FileSink(StagedSink):
         """Remove a file from `.staging`."""
         self._files.remove(handle["staged"])
 
+    def cleanup(self) -> None:
+        """Close the connections to a store."""
+        if self._place is not None:
+            self._files.close()
+
     def _sweep(self, epoch: int) -> None:
         """Remove what is staged up to an epoch that is visible: by attempts that were not committed."""
         own = f"{self._place}-{self.lineage}-"
-        for name in self._files.staged():
+
+        def is_old(name: str) -> bool:
             number = name.removeprefix(own)[:DIGITS]
-            if name.startswith(own) and number.isdecimal() and int(number) <= epoch:
-                self._files.remove(name)
+            return name.startswith(own) and number.isdecimal() and int(number) <= epoch
+
+        self._files.remove_old(is_old)
 
 
 def columns_of(format: str, schema: object, fields: object) -> Schema | None:

@@ -14,7 +14,7 @@ import errno
 import filecmp
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,11 @@ class StagedFiles:
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder)
         self.staging = self.folder / STAGING
+
+    @staticmethod
+    def place(component: str, index: int) -> str:
+        """Return what the names of a task's files begin with."""
+        return f"{component}-{index}"
 
     def make_folders(self) -> None:
         """Make the folder and its `.staging`, if they are missing."""
@@ -61,20 +66,13 @@ class StagedFiles:
         with named(f"rename {source} to {target}"):
             if not source.exists():
                 if not target.exists():
-                    raise SquallError(
-                        f"{source} is gone, and there is no {target}: committed rows were removed. Put one "
-                        "of the two files back, or an empty one instead, which gives up the rows"
-                    )
+                    raise gone(source, target)
             elif not target.exists():
                 os.rename(source, target)
             elif filecmp.cmp(source, target, shallow=False):
                 source.unlink()
             else:
-                raise SquallError(
-                    f"{target} is there already, with other rows than {source}: it is of an epoch that the state has "
-                    "forgotten, since its folder is an older copy. Remove the files of later epochs, which this copy does not "
-                    "know"
-                )
+                raise taken(source, target)
             sync_folder(self.folder)
             sync_folder(self.staging)
 
@@ -84,10 +82,31 @@ class StagedFiles:
         with named(f"remove {path}"), suppress(FileNotFoundError):
             path.unlink()
 
-    def staged(self) -> list[str]:
-        """Return the names of all staged files."""
+    def remove_old(self, is_old: Callable[[str], bool]) -> None:
+        """Remove the staged files whose names say that they are old."""
         with named(f"list {self.staging}"):
-            return sorted(os.listdir(self.staging)) if self.staging.is_dir() else []
+            names = sorted(os.listdir(self.staging)) if self.staging.is_dir() else []
+        for name in filter(is_old, names):
+            self.remove(name)
+
+    def close(self) -> None:
+        """Do nothing: no file stays open."""
+
+
+def gone(source: object, target: object) -> SquallError:
+    """Return the error for a staged file that is nowhere."""
+    return SquallError(
+        f"{source} is gone, and there is no {target}: committed rows were removed. Put one of the two files back, or an empty"
+        " one instead, which gives up the rows"
+    )
+
+
+def taken(source: object, target: object) -> SquallError:
+    """Return the error for a name that a file with other rows has."""
+    return SquallError(
+        f"{target} is there already, with other rows than {source}: it is of an epoch that the state has forgotten, since its"
+        " folder is an older copy. Remove the files of later epochs, which this copy does not know"
+    )
 
 
 @contextmanager

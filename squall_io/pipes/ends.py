@@ -111,10 +111,17 @@ def _files(address: PipeAddress) -> SinkEnd:
     return SinkEnd(sink, sink.fields)
 
 
-def _hdfs_lines(address: PipeAddress) -> SourceEnd:
+def _store_lines(address: PipeAddress) -> SourceEnd:
     from squall_io.spark import HdfsLines
 
     return _with_fields(_made(HdfsLines, address, f"{address.scheme}:{address.place}"))
+
+
+def _store_files(address: PipeAddress) -> SinkEnd:
+    from squall_io.files import FileSink
+
+    sink = _made(FileSink, address, f"{address.scheme}:{address.place}")
+    return SinkEnd(sink, sink.fields)
 
 
 # Tables that Spark writes.
@@ -356,7 +363,9 @@ def _options_of(component: type, address: PipeAddress) -> tuple[PipeAddress, str
 #: By the part of the scheme before "+"; tables of Spark by `SPARK`.
 SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
-    "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
+    "hdfs": Scheme("hdfs://HOST:PORT/PATH", _store_lines, _store_files),
+    "s3": Scheme("s3://BUCKET/PATH", _store_lines, _store_files),
+    "s3a": Scheme("s3://BUCKET/PATH", _store_lines, _store_files),
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),

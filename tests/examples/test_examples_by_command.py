@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Examples that need Spark, or are jobs for it, are run by tests/spark/test_reprocess_examples.py, that of Kafka by
-#: test_kafka_orders.py.
+#: Examples that need Spark, or are jobs for it, are run by tests/spark/test_reprocess_examples.py, those of Kafka by
+#: test_kafka_orders.py and tests/hdfs/test_clicks_to_hdfs.py.
 NAMES = sorted(
     path.stem
     for path in (ROOT / "examples").glob("*.py")
-    if path.stem not in ("demo", "flights", "kafka_orders") and not path.stem.startswith("reprocess_")
+    if path.stem not in ("clicks_to_hdfs", "demo", "flights", "kafka_orders")
+    and not path.stem.startswith("reprocess_")
 )
 #: The result of each example whose header gives it a fixed input: (trees acked, trees failed for good).
 TREES = {

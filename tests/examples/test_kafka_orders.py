@@ -1,28 +1,24 @@
-"""The example of orders keeps its promise while workers, broker and database are killed in turn: each balance is exact."""
+"""The example of orders keeps its promise on a cluster of `squall dev` while workers, broker and database are killed in turn:
+each balance is exact."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
-from tests.accounts_ledger import EXAMPLES
 from tests.kafka_servers import KafkaServer
-from tests.local_cluster.words_with_state import eventually
 from tests.sql_servers import PostgreSQL, postgresql_server
+from tests.squall_cli.dev_cluster import CAP, Commands, dev_cluster
+from tests.zookeeper_servers import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -30,14 +26,6 @@ NAME = "kafka-orders"
 TABLE = "CREATE TABLE balance (customer text PRIMARY KEY, cents bigint NOT NULL, orders bigint NOT NULL)"
 CUSTOMERS = ["ada", "bela", "chen", "dora", "emil", "fritz", "gerda"]
 Balances = dict[str, tuple[int, int]]
-
-
-@pytest.fixture
-def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The example, as its user imports it."""
-    monkeypatch.syspath_prepend(str(EXAMPLES))
-    yield importlib.import_module("kafka_orders")
-    sys.modules.pop("kafka_orders", None)
 
 
 class Orders(threading.Thread):
@@ -82,63 +70,70 @@ def rows(database: PostgreSQL) -> Balances:
     return {customer: (cents, orders) for customer, cents, orders in found}
 
 
-def kill(turn: int, cluster: LocalCluster, broker: KafkaServer, database: PostgreSQL) -> bool:
-    """Kill a worker, the broker or the database; start what does not start by itself. Return whether something was killed."""
+def kill(turn: int, squall: Commands, broker: KafkaServer, database: PostgreSQL) -> None:
+    """Kill a worker, the broker or the database; start what does not start by itself."""
     if turn % 3 == 0:
-        pids = [worker.pid for worker in cluster.workers(NAME) if worker.pid]
-        if len(pids) < 2:
-            return False
-        os.kill(pids[turn % 2], signal.SIGKILL)
+        eventually(lambda: len(squall.pids(NAME)) == 2, CAP, every=0.2)
+        os.kill(squall.pids(NAME)[turn % 2], signal.SIGKILL)
     elif turn % 3 == 1:
         broker.kill()
         broker.start()
     else:
         database.stop()
         database.start()
-    return True
 
 
-def use(example: ModuleType, folder: Path, seconds: float) -> None:
-    """Kill them in turn for about that long; check the balances."""
-    with KafkaServer(folder) as broker, postgresql_server() as database:
+def counted(database: PostgreSQL) -> int:
+    """How many orders the table has."""
+    return sum(count for _, count in rows(database).values())
+
+
+def use(folder: Path, seconds: float) -> None:
+    """Kill them in turn for about that long, at least each once; check the balances."""
+    home = folder / "home"
+    home.mkdir()
+    with (
+        KafkaServer(folder) as broker,
+        postgresql_server() as database,
+        dev_cluster(home, slots=2) as squall,
+    ):
         broker.create_again("orders", 3)
         import psycopg
 
         with psycopg.connect(database.plain_url) as connection:
             connection.execute(TABLE)
-        orders, kills = Orders(broker.servers), 0
-        conf = {
+        settings = {
             "topology.workers": 2,
             "topology.state.path": f"file://{folder}/state",
             "topology.epoch.secs": 0.5,
         }
-        with LocalCluster(processes=True) as cluster:
-            cluster.submit(example.topology(broker.servers, database.url), conf)
-            orders.start()
-            try:
-                end = time.monotonic() + seconds
-                while time.monotonic() < end or kills < 3:
-                    before = sum(count for _, count in rows(database).values())
-                    eventually(
-                        lambda before=before: sum(count for _, count in rows(database).values()) > before  # type: ignore[misc]
-                    )
-                    kills += kill(kills, cluster, broker, database)
-            finally:
-                orders.ending.set()
-                orders.join()
-            eventually(lambda: rows(database) == orders.balances())
+        options = [f"-o{name}={value}" for name, value in settings.items()]
+        squall.run("submit", *options, "examples/kafka_orders.py", "--", broker.servers, database.url)
+        orders, kills = Orders(broker.servers), 0
+        orders.start()
+        try:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end or kills < 3:
+                before = counted(database)
+                eventually(lambda before=before: counted(database) > before, CAP, every=0.1)  # type: ignore[misc]
+                kill(kills, squall, broker, database)
+                kills += 1
+        finally:
+            orders.ending.set()
+            orders.join()
+        eventually(lambda: rows(database) == orders.balances(), CAP, every=0.1)
+        squall.here("kill", NAME, "--wait", "-w", "0")
+        assert rows(database) == orders.balances()
     count = sum(count for _, count in orders.balances().values())
     print(f"{count} orders, {kills} kills of workers, broker and database in turn: exact")
 
 
-def test_each_balance_is_exact_whatever_is_killed(tmp_path: Path, example: ModuleType) -> None:
-    use(example, tmp_path, 0.0)
+def test_each_balance_is_exact_whatever_is_killed(tmp_path: Path) -> None:
+    use(tmp_path, 0.0)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_each_balance_is_exact_after_minutes_of_kills(
-    tmp_path: Path, example: ModuleType, request: pytest.FixtureRequest
-) -> None:
+def test_each_balance_is_exact_after_minutes_of_kills(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """With `--soak 10` ten minutes."""
-    use(example, tmp_path, 60.0 * request.config.getoption("--soak"))
+    use(tmp_path, 60.0 * request.config.getoption("--soak"))

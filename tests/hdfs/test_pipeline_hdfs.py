@@ -6,28 +6,20 @@ import csv
 import importlib
 import io
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from click.testing import CliRunner
 
 from local_cluster.testing import complete_topology
-from squall.daemon.process_stat import all_processes
-from squall_cli import main
 from squall_io.spark.results.versions import kept_versions
 from squall_io.spark.stores import WEBHDFS, open_files
 from tests.hdfs_servers import HdfsServer
-from tests.spark_classes import small_java
-from tests.squall_cli.run_process import ROOT, environment
+from tests.spark_classes import small_spark
+from tests.squall_cli.dev_cluster import CAP, dev_cluster
+from tests.squall_cli.run_process import ROOT
 from tests.zookeeper_servers import eventually
 from topology_api import TopologyBuilder
 
@@ -37,87 +29,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SAMPLE = ROOT / "tests" / "examples" / "flights_sample.csv"
-#: Seconds for one command: the longest ones start a Spark, on a machine under load.
-CAP = 200.0
-
-
-class Commands:
-    """`squall ...` in processes of their own. `folder` is their home, by which all their descendants are found."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.variables = environment(
-            HOME=str(folder), TMPDIR=str(folder), SPARK_LOCAL_IP="127.0.0.1", JAVA_TOOL_OPTIONS=small_java()
-        )
-
-    def start(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command that keeps running."""
-        with log.open("wb") as said:
-            return subprocess.Popen(
-                [sys.executable, "-m", "squall_cli", *arguments],
-                env=self.variables,
-                cwd=ROOT,
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-            )
-
-    def run(self, *arguments: str) -> str:
-        """Run a command that must succeed; return its stdout."""
-        done = subprocess.run(
-            [sys.executable, "-m", "squall_cli", *arguments],
-            env=self.variables,
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=CAP,
-            check=False,
-        )
-        assert done.returncode == 0, f"squall {' '.join(arguments)}:\n{done.stdout}\n{done.stderr}"
-        return done.stdout
-
-    def here(self, *arguments: str) -> str:
-        """The same in this process, with its session of Spark. (A process costs a second of a processor, with Spark ten.)"""
-        variables = {name: self.variables[name] for name in ("HOME", "SQUALL_NIMBUS")}
-        done = CliRunner().invoke(main.squall, arguments, prog_name="squall", env=variables)
-        assert done.exit_code == 0, f"squall {' '.join(arguments)}:\n{done.output}"
-        return done.stdout
-
-    def left(self) -> list[int]:
-        """Processes whose home is the folder, or that have a path in it as an argument."""
-        found, folder = [], os.fsencode(self.folder)
-        for stat in all_processes():
-            try:
-                arguments = Path(f"/proc/{stat.pid}/cmdline").read_bytes()
-                variables = Path(f"/proc/{stat.pid}/environ").read_bytes()
-            except OSError:
-                continue
-            if stat.living and (folder + b"/" in arguments or b"HOME=" + folder + b"\0" in variables):
-                found.append(stat.pid)
-        return found
-
-
-@contextmanager
-def dev_cluster(folder: Path) -> Iterator[Commands]:
-    """A `squall dev` and commands that use it. No process of it is left afterwards: that is checked and ensured."""
-    commands, log = Commands(folder), folder / "dev.log"
-    process = commands.start(log, "dev", "--listen", "127.0.0.1:0", "--slots", "1")
-    try:
-        eventually(lambda: "Ctrl-C ends it" in log.read_text() or process.poll() is not None, CAP)
-        assert process.poll() is None, log.read_text()
-        commands.variables["SQUALL_NIMBUS"] = (
-            log.read_text().partition("Nimbus at ")[2].partition(",")[0].strip()
-        )
-        yield commands
-        process.terminate()
-        assert process.wait(CAP) == 0, log.read_text()
-        eventually(lambda: not commands.left(), CAP, every=0.2)
-    finally:
-        process.kill()
-        process.wait(CAP)
-        for pid in commands.left():
-            os.kill(pid, signal.SIGKILL)
 
 
 def state_of(status: str) -> str:
@@ -178,7 +89,7 @@ def test_flights_are_stored_by_a_cluster_verified_counted_again_and_replayed(
     recounted, replayed = f"{hdfs_path}-recounted", f"{hdfs_path}-replayed"
     # By WebHDFS a command that needs no Spark starts no Java; the first replay has both, a small Java and Spark's.
     by_webhdfs = ["--conf", f"{WEBHDFS}={hdfs.webhdfs}"]
-    with dev_cluster(tmp_path) as squall:
+    with dev_cluster(tmp_path, variables=small_spark()) as squall:
         assert squall.left(), "and not so afterwards"
         patient = ("-o", "topology.message.timeout.secs=300")  # so that a slow machine causes no replays
         squall.run(

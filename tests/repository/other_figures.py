@@ -34,6 +34,7 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/redis.md": (
         "`client-query-buffer-limit` (1 GB)",  # of Redis
         "it can lose a second of them when the host fails",  # Redis says so
+    ),
     "docs/kinesis.md": (
         "keeps records for a day",  # Amazon's
         "1,000 records each time, and else once a second",  # an interval

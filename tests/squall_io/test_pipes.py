@@ -19,7 +19,7 @@ from squall_io.mqtt import MqttSink, MqttSpout
 from squall_io.nats import NatsSink, NatsSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
-from squall_io.pipes.ends import sink_of, source_of
+from squall_io.pipes.ends import SCHEMES, Scheme, sink_of, source_of
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
 from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout
@@ -125,8 +125,13 @@ def test_each_scheme_names_its_connector() -> None:
     table, columns, _ = sink_of("spark+hdfs://n:9000/t?schema=id long, price double&partition_by=id")
     assert isinstance(table, SparkSink) and columns == ("id", "price")
     assert table.settings.path == "hdfs://n:9000/t"
-    with pytest.raises(WrongAddress, match="names no sink, only a source; sinks: file:/PATH"):
-        sink_of("hdfs://n:9000/t")
+    for place in ("hdfs://n:9000/out", "s3://bucket/out", "s3a://bucket/out"):
+        lines = source_of(f"{place}?format=jsonl&schema=id long").spout
+        assert isinstance(lines, HdfsLines) and lines.path == place
+        settings = "conf.squall.webhdfs.address=n:9870&conf.squall.s3.endpoint=http://minio:9000"
+        sink, wanted, _ = sink_of(f"{place}?format=jsonl&fields=id,price&{settings}")
+        assert isinstance(sink, FileSink) and sink.folder == place and wanted == ("id", "price")
+        assert set(sink.conf) == {"squall.webhdfs.address", "squall.s3.endpoint"}
     with pytest.raises(InvalidConfig, match="format is 'xml'"):
         sink_of("file:/out?format=xml")
 
@@ -183,6 +188,15 @@ def test_streams_and_subjects_of_nats() -> None:
     sink, wanted, whole = sink_of("nats+tls://b/orders.new?message_id=id")
     assert isinstance(sink, NatsSink)
     assert (sink.server.url, sink.subject, wanted, whole) == ("tls://b", "orders.new", ("id",), "value")
+
+
+def test_a_scheme_that_names_one_end_only_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEMES, "in", Scheme("in:X", SCHEMES["file"].source, None))
+    monkeypatch.setitem(SCHEMES, "out", Scheme("out:X", None, SCHEMES["file"].sink))
+    with pytest.raises(WrongAddress, match="names no sink, only a source; sinks: file:/PATH"):
+        sink_of("in:/t")
+    with pytest.raises(WrongAddress, match="names no source, only a sink; sources: file:/PATH"):
+        source_of("out:/t")
 
 
 def test_kafka_and_databases(monkeypatch: pytest.MonkeyPatch) -> None:
