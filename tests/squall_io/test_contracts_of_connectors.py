@@ -22,7 +22,7 @@ from squall_io.spark.stores import open_files
 from squall_io.sql import SqlSink
 from tests.kafka_servers import KafkaServer
 from tests.spark.batches import SinkTask
-from tests.sql_servers import postgresql
+from tests.sql_servers import PostgreSQL
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
 
@@ -169,12 +169,6 @@ def test_sql_sink_on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         sqlalchemy.event.remove(sqlalchemy.Engine, "connect", without_sync)
 
 
-@pytest.mark.slow
-def test_sql_sink_on_postgresql() -> None:
-    with postgresql() as server:
-        check_sql(server)
-
-
 #: Promises that are tried at each line of the sink: there each of hundreds of tries begins new transactions.
 AT_EACH_LINE = (
     "two processes may write at once",
@@ -183,6 +177,26 @@ AT_EACH_LINE = (
     "write may raise at any line",
     "a process may be killed while rows are refused",
 )
+#: The usual run tries the others, and all of them on SQLite, whose transactions cost least; `--soak` all on every server.
+WHOLE = pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+)
+
+
+@pytest.fixture
+def promises(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    """The promises of sinks with tokens that a test tries."""
+    if whole:
+        return
+    left = {name: each for name, each in token_sinks.PROMISES.items() if name not in AT_EACH_LINE}
+    assert len(left) == len(token_sinks.PROMISES) - len(AT_EACH_LINE)
+    monkeypatch.setattr(token_sinks, "PROMISES", left)
+
+
+@pytest.mark.slow
+@WHOLE
+def test_sql_sink_on_postgresql(postgresql_database: PostgreSQL, promises: None) -> None:
+    check_sql(postgresql_database.url)
 
 
 @pytest.mark.slow
@@ -200,15 +214,9 @@ def test_kafka_spout(kafka: KafkaServer, parallelism: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "whole", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
-)
-def test_kafka_sink(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+@WHOLE
+def test_kafka_sink(kafka: KafkaServer, promises: None) -> None:
     topic = kafka.create(partitions=2, settings={"max.message.bytes": "2000"})
-    if not whole:
-        promises = {name: each for name, each in token_sinks.PROMISES.items() if name not in AT_EACH_LINE}
-        assert len(promises) == len(token_sinks.PROMISES) - len(AT_EACH_LINE)
-        monkeypatch.setattr(token_sinks, "PROMISES", promises)
     check_token_sink(
         lambda: KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str"),
         lambda number: {"k": str(number), "v": f"row {number}"},

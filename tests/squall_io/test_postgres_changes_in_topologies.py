@@ -13,15 +13,14 @@ import pytest
 
 from local_cluster import LocalCluster
 from squall_io.sql import SqlSink
-from tests.sql_servers import PostgreSQL, postgresql_server
-from tests.squall_io.postgres_slots import SETTINGS, changes, clean, run, until
+from tests.sql_servers import PostgreSQL
+from tests.squall_io.postgres_slots import changes, clean, run, until
 from topology_api import Bolt, FailTuple, Fields, TopologyBuilder, Tuple
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[PostgreSQL]:
-    with postgresql_server(*SETTINGS) as server:
-        yield server
+def running(postgresql_of_module: PostgreSQL) -> PostgreSQL:
+    return postgresql_of_module
 
 
 @pytest.fixture

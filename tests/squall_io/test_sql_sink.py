@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.values import value_problem
 from tests.rewinding_spout import FromPosition
-from tests.sql_servers import PostgreSQL, postgresql_server
+from tests.sql_servers import PostgreSQL
 from topology_api import Fields, InvalidConfig, RowsRefused, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
@@ -35,9 +34,8 @@ sink.write(1, [{"id": 1, "price": 5}], 0, "t")
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[PostgreSQL]:
-    with postgresql_server() as server:
-        yield server
+def running(postgresql_of_module: PostgreSQL) -> PostgreSQL:
+    return postgresql_of_module
 
 
 @pytest.fixture(scope="module")
