@@ -244,32 +244,10 @@ def test_each_row_is_written_once_when_the_server_restarts_before_it_answers(
         cluster.advance(30)
         status = cluster.status("shop")
         assert status.components["orders"].acked == 200
-        assert "OperationalError" in status.errors[-1].render()
+        assert not status.errors, "it has waited"
         assert cluster.dead_letters("shop") == []
     assert restarts == [2]
     assert written(running.url) == [(number, 5) for number in range(200)]
-
-
-def test_rows_wait_for_a_database_that_cannot_be_reached_at_the_start(tmp_path: Path) -> None:
-    folder = tmp_path / "missing"
-    url = f"sqlite:///{folder}/shop.db"
-    builder = TopologyBuilder("shop")
-    builder.set_spout("orders", Orders())
-    builder.set_bolt("write", sink(url)).shuffle_grouping("orders")
-    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
-    with LocalCluster(simulated_time=True) as cluster:
-        cluster.submit(builder.build(), conf)
-        cluster.advance(5)
-        assert cluster.status("shop").components["orders"].acked == 200
-        assert "unable to open database file" in cluster.status("shop").errors[-1].render()
-        folder.mkdir()
-        engine = sqlalchemy.create_engine(url)
-        with engine.begin() as connection:
-            connection.exec_driver_sql(TABLE)
-        engine.dispose()
-        cluster.advance(5)
-        assert cluster.dead_letters("shop") == []
-    assert written(url) == [(number, 5) for number in range(200)]
 
 
 def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
