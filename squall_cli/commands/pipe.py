@@ -89,10 +89,19 @@ def pipe(
     cluster_client.check_timeout(wait, timeout)
     arguments = (source, sink, function, str(tasks or 1)) if sink else (source,)
     if not submits:
-        config, as_json = cluster.config, cluster.as_json
-        running.go(
-            TOPOLOGY, arguments, name, workers, seconds, state_start, settings, config, as_json, False, "squall pipe"
-        )  # fmt: skip
+        options = running.RunOptions(
+            source=TOPOLOGY,
+            arguments=arguments,
+            name=name,
+            workers=workers,
+            seconds=seconds,
+            state_start=state_start,
+            settings=settings,
+            config=cluster.config,
+            json_wanted=cluster.as_json,
+            allow_failures=False,
+        )
+        running.go(options, "squall pipe")
         return
     if check and wait:
         raise click.UsageError("--check submits nothing, so there is nothing to --wait for")
