@@ -231,6 +231,39 @@ def test_a_large_transaction_is_left_and_continued_anywhere(
         assert reading.rows[: len(left)] == left
 
 
+def test_while_a_long_transaction_is_skipped_the_server_hears_from_the_task(
+    server: PostgreSQL, opened: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends a connection that says nothing for a minute (`wal_sender_timeout`)."""
+    from squall_io.postgres.connection import ReplicationConnection
+    from squall_io.postgres.task import CONFIRM
+
+    spout = changes(server, create=True)
+    reading = opened(spout)
+    run(server, "INSERT INTO orders SELECT n, 'x' FROM generate_series(1, 3000) n")
+    until(lambda: len(reading.rows) >= 2900, reading.step)
+    position, count, begin = spout.position(), len(reading.rows), place(server)
+    read, confirm, said = ReplicationConnection.read, ReplicationConnection.confirm, list[int]()
+
+    def slowly(link: Any, wait: float) -> Any:
+        reading.around.now += CONFIRM / 100
+        return read(link, wait)
+
+    def noted(link: Any, received: int, news: int, asks: bool) -> None:
+        if not reading.rows:
+            said.append(news)
+        confirm(link, received, news, asks)
+
+    monkeypatch.setattr(ReplicationConnection, "read", slowly)
+    monkeypatch.setattr(ReplicationConnection, "confirm", noted)
+    reading.rows.clear()
+    spout.rewind(position)
+    until(lambda: reading.rows, reading.step)
+    assert len(said) >= 10, "each time that it is due"
+    assert not any(said) and place(server) == begin, "the transaction is needed"
+    assert reading.rows[0][2] == {"id": count + 1, "name": "x"}
+
+
 # What the slot forgets.
 
 
