@@ -90,17 +90,9 @@ def pipe(
     arguments = (source, sink, function, str(tasks or 1)) if sink else (source,)
     if not submits:
         options = running.RunOptions(
-            source=TOPOLOGY,
-            arguments=arguments,
-            name=name,
-            workers=workers,
-            seconds=seconds,
-            state_start=state_start,
-            settings=settings,
-            config=cluster.config,
-            json_wanted=cluster.as_json,
-            allow_failures=False,
-        )
+            source=TOPOLOGY, arguments=arguments, name=name, workers=workers, seconds=seconds, state_start=state_start,
+            settings=settings, config=cluster.config, json_wanted=cluster.as_json, allow_failures=False,
+        )  # fmt: skip
         running.go(options, "squall pipe")
         return
     if check and wait:
