@@ -203,7 +203,6 @@ def test_what_a_new_version_keeps_and_changes_is_shown_and_can_be_reset(
 
 # Lost messages
 
-#: Further faults, for `--soak`.
 LOST = ("lost on the way", Refusal(503, "Busy", "not done in time"))
 
 
@@ -211,9 +210,7 @@ LOST = ("lost on the way", Refusal(503, "Busy", "not done in time"))
 @pytest.mark.parametrize(
     "fault", ["answer lost", *(pytest.param(each, marks=pytest.mark.soak) for each in LOST)]
 )
-def test_a_lost_answer_still_makes_one_topology(
-    nimbus: TakingNimbus, project: Path, fault: str | Refusal
-) -> None:
+def test_a_lost_answer_still_makes_one_topology(nimbus: TakingNimbus, project: Path, fault: Any) -> None:
     nimbus.faults.extend([fault, Refusal(503, "NoLeader", "no Nimbus leads"), fault])
     done = submit(nimbus, project, "--json")
     assert done.returncode == 0, done.stderr
