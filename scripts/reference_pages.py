@@ -141,9 +141,18 @@ def is_property(member: object) -> bool:
     return isinstance(member, property) or inspect.isgetsetdescriptor(member)
 
 
+def public_bases(cls: type) -> Iterator[str]:
+    """Yield the names of the nearest public classes from which a class derives."""
+    for base in cls.__bases__:
+        if base.__name__ in PUBLIC:
+            yield base.__name__
+        else:
+            yield from public_bases(base)
+
+
 def describe_class(name: str, cls: type) -> Iterator[str]:
     own = "__init__" in vars(cls) or "__new__" in vars(cls)
-    parents = ", ".join(base.__name__ for base in cls.__bases__ if base.__name__ in PUBLIC)
+    parents = ", ".join(dict.fromkeys(public_bases(cls)))
     takes = signature(cls, method=False) if own and name not in GIVEN else ""
     yield f"### {name}"
     yield ""

@@ -22,14 +22,20 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 from tests.aws_servers import aws
 from tests.chained_snapshots import maybe_chained
 from tests.checked_returns import returns
-from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport, pytest_terminal_summary
+from tests.gate_times import (
+    pytest_runtest_logreport,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+    reason_for,
+)
 from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.mqtt_servers import mosquitto
 from tests.nats_servers import nats_server
 from tests.redis_servers import redis_server
-from tests.soak import pytest_addoption, pytest_collection_modifyitems
+from tests.soak import leave_out, pytest_addoption
 from tests.spark_session import spark
+from tests.sql_servers import postgresql, postgresql_database, postgresql_of_module
 from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zookeeper_store
 
 #: Folders whose tests run one after another in parallel runs, those with equal names in one process: each test makes a cluster
@@ -41,6 +47,18 @@ ONE_AT_A_TIME = {
     "tests/spark": "Spark",
 }
 
+#: Files whose tests run one after another in one process in parallel runs: they share its broker, or its PostgreSQL.
+WITH_ONE_SERVER = {
+    "tests/squall_cli/test_pipe_command.py": "Kafka",
+    "tests/squall_io/test_contracts_of_connectors.py": "Kafka",
+    "tests/squall_io/test_kafka_": "Kafka",
+    "tests/squall_io/test_postgres_": "PostgreSQL",
+    "tests/squall_io/test_sql_": "PostgreSQL",
+}
+
+#: The same in tests/connectors, by the beginning of the names of worlds: "kafka_source". Others are groups of their own.
+WORLDS_WITH_ONE_SERVER = {"kafka": "Kafka", "postgres": "PostgreSQL", "sql": "PostgreSQL"}
+
 #: Two files of these run at a time: their clusters share no port, and wait more than they work.
 TWO_AT_A_TIME = {"tests/cluster_faults"}
 
@@ -50,8 +68,10 @@ __all__ = [
     "maybe_chained",
     "mosquitto",
     "nats_server",
+    "postgresql",
+    "postgresql_database",
+    "postgresql_of_module",
     "pytest_addoption",
-    "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_runtest_logreport",
     "pytest_runtest_makereport",
@@ -91,6 +111,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out tests, and in parallel runs begin with files of long ones: the last to end is then a short one."""
+    leave_out(config, items)
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: reason_for(item.nodeid) is None)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
     """With `-n N --dist loadscope`: the tests of a file run in one process, with their shared fixtures."""
@@ -103,11 +130,11 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file, _, test = nodeid.partition("::")
-        if file.startswith(
-            "tests/connectors/"
-        ):  # the tests of a connector share a server, those of others run beside them
-            return f"connectors {test.partition('[')[2].partition('_')[0]}"
+        file = nodeid.partition("::")[0]
         folder = "/".join(file.split("/")[:2])
-        group = ONE_AT_A_TIME.get(folder, file)
+        if folder == "tests/connectors" and "[" in nodeid:
+            world = nodeid.partition("[")[2].partition("_")[0]
+            return WORLDS_WITH_ONE_SERVER.get(world, f"{folder} {world}")
+        shared = (group for start, group in WITH_ONE_SERVER.items() if file.startswith(start))
+        group = ONE_AT_A_TIME.get(folder) or next(shared, file)
         return f"{group} {crc32(file.encode()) % 2}" if folder in TWO_AT_A_TIME else group

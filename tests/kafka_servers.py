@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ DOWNLOAD_SECS = 300.0
 START_SECS = 120.0
 #: Longest wait for one answer.
 ANSWER_SECS = 30.0
+#: Longest wait of a reader for transactions that are open: some tests leave one open.
+OPEN_SECS = 0.5
 #: The users of the listener with passwords: `app` may do everything, `guest` nothing.
 PASSWORDS = {"app": "secret of app", "guest": "secret of guest"}
 
@@ -304,6 +307,9 @@ class KafkaServer(Killable):
         level = "read_committed" if committed else "read_uncommitted"
         conf = {**self.settings, "group.id": "reader", "isolation.level": level, "enable.partition.eof": True}
         more = {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        more["fetch.wait.max.ms"] = (
+            5  # at the end of a partition a broker waits for more, by default for 500 ms
+        )
         consumer = Consumer({**conf, **more}, logger=_Silent())
         try:
             left = set(self.partitions(topic))
@@ -320,6 +326,23 @@ class KafkaServer(Killable):
             return found
         finally:
             consumer.close()
+
+    def _await_commits(self, topic: str) -> None:
+        """Wait until no transaction is open, for half a second at most: a broker answers a commit before its rows are seen."""
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in self.partitions(topic)}
+
+        def ends(level: Any) -> list[int]:
+            answers = self.admin.list_offsets(asked, isolation_level=level)
+            return [answers[place].result(ANSWER_SECS).offset for place in asked]
+
+        until = time.monotonic() + OPEN_SECS
+        while ends(IsolationLevel.READ_UNCOMMITTED) != ends(IsolationLevel.READ_COMMITTED):
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.005)
 
     def committed(self, group: str, topic: str) -> dict[int, int]:
         """The offsets that a group has committed, by partition."""

@@ -1,7 +1,7 @@
 """`--soak N`: faults last N times as long, and the tests marked `soak` run too.
 
 Those complete a matrix of which the usual run has one row of each kind: they repeat a promise, with other values, that
-another test shows. `tests/conftest.py` takes the hooks of pytest from here.
+another test shows. `tests/conftest.py` calls what is here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out the tests marked `soak` without the option."""
     if config.getoption("--soak") is None:
         left_out = [item for item in items if item.get_closest_marker("soak")]

@@ -7,20 +7,25 @@ they fail.
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import pwd
+import re
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 #: Where the packages of Debian and its kin put what `initdb` and `pg_ctl` on PATH do not lead to.
 INSTALLED = Path("/usr/lib/postgresql")
+#: The settings of the server of all tests: it may send changes.
+CHANGES = ("wal_level=logical", "max_replication_slots=400", "max_wal_senders=400")
+_names = itertools.count(1)
 
 
 def _missing(what: str) -> None:
@@ -87,6 +92,15 @@ class PostgreSQL:
         """Stop at once, as a crash would; "fast": in order."""
         self.run("pg_ctl", "-m", mode, "-w", "stop")
 
+    def database(self) -> PostgreSQL:
+        """Return the same server with a new, empty database."""
+        import psycopg
+
+        name = f"tests_{next(_names)}"
+        with psycopg.connect(self.plain_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return replace(self, url=re.sub(r"/\w+\?", f"/{name}?", self.url, count=1))
+
     def process(self) -> int:
         """Return the id of its first process."""
         return int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
@@ -124,8 +138,20 @@ def postgresql_server(*settings: str, password: str | None = None) -> Iterator[P
         shutil.rmtree(folder)
 
 
-@contextmanager
-def postgresql() -> Iterator[str]:
-    """The URL of a server, which is stopped at the end."""
-    with postgresql_server() as server:
-        yield server.url
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """A server for all tests, with `CHANGES`. A test that stops it starts it again."""
+    with postgresql_server(*CHANGES) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def postgresql_of_module(postgresql: PostgreSQL) -> PostgreSQL:
+    """The server of all tests, with an empty database for those of one file."""
+    return postgresql.database()
+
+
+@pytest.fixture
+def postgresql_database(postgresql: PostgreSQL) -> PostgreSQL:
+    """The server of all tests, with an empty database for one of them."""
+    return postgresql.database()

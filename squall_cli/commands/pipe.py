@@ -70,10 +70,12 @@ def pipe(
     Examples:
       squall pipe 'file:/var/log/app.jsonl?format=jsonl&schema=id long' file:/out
       squall pipe file:/in/words.txt file:/out --map clean.py:clean
+      squall pipe 'kafka://a:9092/in?fields=key,value' 'kafka://b:9092/out?key=key&encode_key=bytes&fields=value'
       squall pipe pipes.yaml --submit --wait
 
     A map gets each row as a dict. If the source emits one value that is a dict, such as a message of JSON, this is the row. The
-    row must have the fields that the sink writes.
+    row must have the fields that the sink writes. Between topics of Kafka only values are copied, unless the addresses name the
+    other parts of messages, as above.
 
     The guarantee is that of any topology with these connectors: with -o topology.state.path=file:///folder each row is in the
     sink once if both can do that. Exit status: as of `squall run`, or of `squall submit`.
@@ -87,10 +89,11 @@ def pipe(
     cluster_client.check_timeout(wait, timeout)
     arguments = (source, sink, function, str(tasks or 1)) if sink else (source,)
     if not submits:
-        config, as_json = cluster.config, cluster.as_json
-        running.go(
-            TOPOLOGY, arguments, name, workers, seconds, state_start, settings, config, as_json, False, "squall pipe"
+        options = running.RunOptions(
+            source=TOPOLOGY, arguments=arguments, name=name, workers=workers, seconds=seconds, state_start=state_start,
+            settings=settings, config=cluster.config, json_wanted=cluster.as_json, allow_failures=False,
         )  # fmt: skip
+        running.go(options, "squall pipe")
         return
     if check and wait:
         raise click.UsageError("--check submits nothing, so there is nothing to --wait for")

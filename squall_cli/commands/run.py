@@ -10,10 +10,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import IO
+from typing import IO, Any
 
 import click
-from msgspec import structs
+from msgspec import Struct, structs
 
 from local_cluster import LocalCluster, TopologyStatus
 from squall.settings import merged
@@ -59,18 +59,7 @@ from topology_api.topology import Topology
 @click.option(
     "--allow-failures", is_flag=True, help="Exit with 0 even if trees failed for good or next_tuple() raised."
 )
-def run(
-    source: str,
-    arguments: tuple[str, ...],
-    name: str | None,
-    workers: int | None,
-    seconds: float | None,
-    state_start: str,
-    settings: tuple[str, ...],
-    config: str | None,
-    json_wanted: bool,
-    allow_failures: bool,
-) -> None:
+def run(**options: Any) -> None:
     """Run a topology on this machine until it is completed or stopped: in this process, or in worker processes.
 
     FILE defines `topology`: a Topology, or a function that returns one; the function's arguments follow --, as strings. To use
@@ -89,32 +78,38 @@ def run(
     the run at once. Exit status: 0 done; 1 if trees or tuples failed for good, a spout's next_tuple() raised, the topology
     failed, or trees were left open; 2 wrong usage.
     """
-    go(source, arguments, name, workers, seconds, state_start, settings, config, json_wanted, allow_failures)
+    go(RunOptions(**options))
 
 
-def go(
-    source: str,
-    arguments: tuple[str, ...],
-    name: str | None,
-    workers: int | None,
-    seconds: float | None,
-    state_start: str,
-    settings: tuple[str, ...],
-    config: str | None,
-    json_wanted: bool,
-    allow_failures: bool,
-    command: str = "squall run",
-) -> None:
-    """Run a topology, print the summary, and exit. The arguments are those of `run`; `command` is what the user called."""
-    layers = with_workers(read_layers(config, os.environ, settings), None if workers == 1 else workers)
+class RunOptions(Struct, frozen=True, kw_only=True):
+    """The options of `squall run`, by the names that click gives them, and what a command has that it lacks."""
+
+    source: str
+    arguments: tuple[str, ...]
+    name: str | None
+    workers: int | None
+    seconds: float | None
+    state_start: str
+    settings: tuple[str, ...]
+    config: str | None
+    json_wanted: bool
+    allow_failures: bool
+
+
+def go(options: RunOptions, command: str = "squall run") -> None:
+    """Run a topology, print the summary, and exit. command: what the user called."""
+    workers, state_start, json_wanted = options.workers, options.state_start, options.json_wanted
+    layers = with_workers(
+        read_layers(options.config, os.environ, options.settings), None if workers == 1 else workers
+    )
     out, view = streams(json_wanted)
-    topology = load_topology(source, arguments)
-    if name is not None:
-        topology = topology.renamed(name)
+    topology = load_topology(options.source, options.arguments)
+    if options.name is not None:
+        topology = topology.renamed(options.name)
     if state_start:
         write(sys.stderr, f"{topology.name} {what_comes_again(state_start, topology)}")
-    ended = run_topology(topology, layers, view, seconds, workers, state_start)
-    status, reason = exit_status(ended, allow_failures)
+    ended = run_topology(topology, layers, view, options.seconds, workers, state_start)
+    status, reason = exit_status(ended, options.allow_failures)
     if json_wanted:
         write_json(out, as_json(ended, status, reason))
     else:

@@ -78,6 +78,10 @@ class KafkaRefused(SquallError):
     """Kafka refuses what a connector asks for, and will until something is changed: credentials, rights, a topic."""
 
 
+class MissingTopic(KafkaRefused):
+    """There is no such topic."""
+
+
 def loaded(component: str, module: str = "confluent_kafka") -> Any:
     """Return a module of confluent_kafka. component: the class that needs it, for the error."""
     try:

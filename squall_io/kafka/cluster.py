@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from squall_io.kafka.client import (
     ClientEvents,
     KafkaRefused,
+    MissingTopic,
     client_settings,
     is_away,
     loaded,
@@ -171,18 +172,18 @@ class Cluster:
 
     # Topics.
 
-    def limits(self, topic: str) -> TopicLimits:
-        """Return what a topic takes. Raises KafkaRefused if there is none."""
+    def limits(self, topic: str, until: float | None = None) -> TopicLimits:
+        """Return what a topic takes. Raises MissingTopic if there is none at a time (`time.monotonic`), and KafkaRefused."""
         what = f"topic {topic!r} cannot be written"
-        until = time.monotonic() + UNKNOWN_SECS
+        until = time.monotonic() + UNKNOWN_SECS if until is None else until
         while True:
             found = self._asked(what, lambda secs: self.admin.list_topics(topic, timeout=secs)).topics[topic]
             if found.error is None:
                 break
-            if not is_away(found.error) and (
-                found.error.name() != "UNKNOWN_TOPIC_OR_PART" or time.monotonic() > until
-            ):
-                raise refusal(found.error, f"{what} at {self.waiting.what}")
+            missing = found.error.name() == "UNKNOWN_TOPIC_OR_PART"
+            if not is_away(found.error) and (not missing or time.monotonic() > until):
+                error = refusal(found.error, f"{what} at {self.waiting.what}")
+                raise MissingTopic(str(error)) if missing else error
             self.admin.poll(0.2)
         configured = self._configured(topic)
         most = configured.get("max.message.bytes", "")

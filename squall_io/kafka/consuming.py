@@ -31,6 +31,8 @@ ANSWER_SECS: Final = 5.0
 AWAY_SECS: Final = 1.0
 #: Seconds for the last commit and the end of the client: a broker that is away must not hold up the end of a worker.
 CLOSE_SECS: Final = 5.0
+#: The most events that are looked at before anything is read.
+_EVENTS: Final = 100
 #: The group of clients that store no offsets: the library wants a name. Nothing of it reaches a broker but a look for it.
 _NO_GROUP: Final = "squall"
 NO_TOPIC: Final = frozenset(
@@ -159,9 +161,24 @@ class KafkaReader:
         if self._group is None or not asked:
             return {}
         what = f"the offsets of group {self._group!r} cannot be read"
-        answer = self._called(what, self._consumer.committed, asked)
+        try:
+            answer = self._called(what, self._consumer.committed, asked)
+        except KafkaAway:
+            if (error := self._refusal_of_group()) is not None:
+                raise refusal(error, what) from None
+            raise
         found = self._offsets(answer)
         return {place: offset for place, offset in found.items() if offset >= 0}
+
+    def _refusal_of_group(self) -> Any:
+        """Return why the group may not be used, or None. The client reports it as an event only, and its call times out."""
+        if self._consumer.assignment():
+            return None  # messages are among the events: the task takes them
+        errors = [message.error() for message in self.consume(_EVENTS, 0)]
+        refused = (
+            each for each in errors if each is not None and each.name() == "GROUP_AUTHORIZATION_FAILED"
+        )
+        return next(refused, None)
 
     def _offsets(self, answer: Iterable[Any]) -> dict[Partition, int]:
         found = {}

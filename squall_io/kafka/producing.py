@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Final
 
-from squall_io.kafka.client import is_away, refusal, text_of
-from squall_io.kafka.cluster import STEP, Cluster, StoppedWaiting
+from squall_io.kafka.client import MissingTopic, is_away, refusal, text_of
+from squall_io.kafka.cluster import STEP, UNKNOWN_SECS, Cluster, StoppedWaiting
 from squall_io.kafka.messages import (
     ANY,
     REFUSALS,
@@ -39,6 +39,8 @@ _LOOK: Final = 0.1
 _FENCED: Final = frozenset(
     ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 )
+#: The same: there is no such topic any more.
+_MISSING: Final = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"))
 #: The longest transactional id that is made of a token as it is.
 _LONGEST_ID: Final = 200
 #: What the client takes and batches, unless the topic says otherwise.
@@ -288,14 +290,30 @@ class Producing:
     def _check(self, rows: Sequence[Row]) -> None:
         """Raise RowsRefused for rows that would be refused, as far as it is known. What is known may be old: so it is asked
         again first."""
-        if not self.topic:
-            for name in {row[2] for row in rows} - self._limits.keys():
-                self._limits[name] = self.cluster.limits(name)
-        if not self._refused(rows):
-            return
-        self._limits = {name: self.cluster.limits(name) for name in self._limits}
+        missing = {} if self.topic else self._missing({row[2] for row in rows} - self._limits.keys())
         if found := self._refused(rows):
+            if self.topic:
+                self._limits = {self.topic: self.cluster.limits(self.topic)}
+            else:
+                known = [*self._limits]
+                self._limits.clear()
+                missing |= self._missing(known)
+            found = self._refused(rows)
+        if missing:
+            found |= {at: missing[row[2]] for at, row in enumerate(rows) if row[2] in missing}
+        if found:
             raise RowsRefused(found)
+
+    def _missing(self, names: Iterable[str]) -> dict[str, str]:
+        """Find what topics take that rows name; return why there is none of those that are missing. A row with a wrong name
+        must not hold up the others; where the sink has one topic, all wait for it."""
+        until, missing = time.monotonic() + UNKNOWN_SECS, {}
+        for name in names:
+            try:
+                self._limits[name] = self.cluster.limits(name, until)
+            except MissingTopic as error:
+                missing[name] = str(error)
+        return missing
 
     def _refused(self, rows: Sequence[Row]) -> dict[int, str]:
         most = int(self._own()["message.max.bytes"])
@@ -315,6 +333,8 @@ class Producing:
 
     def reason(self, error: Any) -> Exception:
         """Return what to raise for the error of a message that was not delivered."""
+        if error.name() in _MISSING:
+            self.forget_limits()  # the next attempt finds which topic it is
         if is_away(error) or error.name().startswith("_PURGE"):
             failure: Exception = self.cluster.kafka.KafkaException(error)
             return failure

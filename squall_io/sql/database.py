@@ -16,7 +16,6 @@ from sqlalchemy import (
     MetaData,
     String,
     Table,
-    create_engine,
     insert,
     inspect,
     select,
@@ -33,6 +32,7 @@ from sqlalchemy.exc import (
 )
 
 from squall_io.sql.address import shown_url
+from squall_io.sql.engine import engine_of
 from squall_io.sql.upsert import statement, unique_on
 from topology_api import RowsRefused, SquallError
 
@@ -52,8 +52,7 @@ class Database:
         self, url: URL, table: str, columns: tuple[str, ...], tokens: str, key: tuple[str, ...] = ()
     ) -> None:
         self.shown = shown_url(url)
-        # Values are not shown: they may be secrets of the users' users.
-        self.engine = create_engine(url, pool_pre_ping=True, hide_parameters=True)
+        self.engine = engine_of(url)
         self.dialect = self.engine.dialect.name
         schema, _, name = table.rpartition(".")
         try:

@@ -17,7 +17,8 @@ from sqlalchemy.sql.selectable import FromClause
 
 from squall_io.sql.address import shown_url
 from squall_io.sql.database import refuses
-from squall_io.sql.reaching import COMPARES_ROWS, engine_of, source_of
+from squall_io.sql.engine import engine_of
+from squall_io.sql.reaching import COMPARES_ROWS, source_of
 
 Key = tuple[Any, ...]
 Found = list[tuple[Any, ...]]

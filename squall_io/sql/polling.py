@@ -24,8 +24,9 @@ from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.selectable import FromClause
 
 from squall_io.sql.address import shown_url
+from squall_io.sql.engine import engine_of
 from squall_io.sql.places import packed
-from squall_io.sql.reaching import COMPARES_ROWS, engine_of, is_query, source_of
+from squall_io.sql.reaching import COMPARES_ROWS, is_query, source_of
 from topology_api import SquallError
 
 #: The most rows of a statement.

@@ -1,4 +1,4 @@
-"""Reaching a database to read: its connections, what its errors mean, and a table or a query by its name.
+"""Reaching a database: what its errors mean, and a table or a query by its name.
 
 Must not know: rows, tuples.
 """
@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import URL, Connection, Engine, MetaData, Table, column, create_engine, text
+from sqlalchemy import Connection, MetaData, Table, column, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchTableError, OperationalError
 from sqlalchemy.sql.selectable import FromClause
 
@@ -27,14 +27,6 @@ _WRONG: Final = re.compile(
 )
 #: What SQLite says of a statement, by the same kind of error as of a file that it cannot open now.
 _WRONG_STATEMENT: Final = ("no such", "syntax error")
-#: Settings of libpq with which a dead connection is noticed within a minute.
-_LIBPQ: Final = {
-    "connect_timeout": 10,
-    "keepalives_idle": 20,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
 
 
 def is_query(table: str) -> bool:
@@ -54,14 +46,6 @@ def is_away(error: Exception) -> bool:
 def is_wrong_login(error: Exception) -> bool:
     """Return whether the server refuses the user, the password or the database."""
     return isinstance(error, DBAPIError) and _WRONG.search(str(error.orig)) is not None
-
-
-def engine_of(url: URL) -> Engine:
-    """Return the connections to a database; none is made yet."""
-    settings: dict[str, Any] = {}
-    if url.get_driver_name() in ("psycopg", "psycopg2"):
-        settings = {name: value for name, value in _LIBPQ.items() if name not in url.query}
-    return create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=settings)
 
 
 def source_of(connection: Connection, table: str, names: Sequence[str], shown: str) -> FromClause:

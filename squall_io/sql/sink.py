@@ -8,11 +8,13 @@ SQLAlchemy is imported where it is used. Must not know: statements, transactions
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from squall_io.sql.address import address_problems, parsed, with_password
-from topology_api import FailTuple, InvalidConfig
+from squall_io.kit.waiting import Waiting
+from squall_io.sql.address import address_problems, parsed, shown_url, with_password
+from topology_api import FailTuple, InvalidConfig, SquallError
 from topology_api.token_sink import TokenSink
 
 if TYPE_CHECKING:
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from topology_api import Context, Tuple
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+T = TypeVar("T")
+#: Seconds between two looks at whether the task is stopped, while it waits.
+LOOK: Final = 0.2
 #: The databases that can insert a row or update the one that is there, in one statement that SQLAlchemy knows.
 UPSERTING: Final = ("postgresql", "sqlite", "mysql", "mariadb")
 
@@ -41,6 +46,8 @@ class SqlSink(TokenSink):
     """
 
     _database: Database | None = None
+    _waiting: Waiting | None = None
+    _stopped: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(
         self,
@@ -97,31 +104,68 @@ class SqlSink(TokenSink):
         return row
 
     def prepare(self, context: Context) -> None:
-        """Look at the table, if the database can be reached now. Raises SquallError for a table that is missing or other."""
-        from sqlalchemy.exc import OperationalError
+        """Look at the table, if the database can be reached now. Raises SquallError for a table that is missing or other, and
+        for a login that is refused."""
+        from squall_io.sql.reaching import is_away, is_wrong_login, wrong_login
 
+        address = parsed(self.url, type(self).__name__)
+        self._waiting = Waiting(shown_url(address), context.log, context.progress, context.now)
+        self._stopped = lambda: context.stopped
         try:
             self._opened()
-        except OperationalError as error:
-            context.log.warning("cannot reach the database yet: %s", error.orig)
+        except Exception as error:
+            if is_wrong_login(error):
+                raise wrong_login(self._waiting.what, error) from None
+            if not is_away(error):
+                raise
+            context.log.warning("cannot reach the database yet: %s", error)
 
     def read_token(self, token: str) -> int:
         """Return the number of the last epoch that was written under this name."""
-        return self._opened().number(token)
+        return self._answer(lambda database: database.number(token))
 
     def write(self, epoch: int | None, rows: list[Any], expected: int, token: str | None) -> bool:
         """Write the rows in one transaction, with a token only if its number is `expected`. Raises RowsRefused for rows that
         the database refuses whenever they come, such as by a constraint."""
         if token is None or epoch is None:
-            self._opened().write(rows)
+            self._answer(lambda database: database.write(rows))
             return True
-        return self._opened().write_once(rows, token, expected, epoch)
+        # What was written before an answer was lost has set the token: then this is refused, and the token is read.
+        return self._answer(lambda database: database.write_once(rows, token, expected, epoch))
 
     def cleanup(self) -> None:
         """Close the connections."""
         if self._database is not None:
             self._database.close()
             self._database = None
+
+    def _answer(self, call: Callable[[Database], T]) -> T:
+        """Make a call, again and again while the database is away. Raises SquallError for a login that is refused, and where
+        the task is stopped meanwhile."""
+        from squall_io.sql.database import reason
+        from squall_io.sql.reaching import is_away, is_wrong_login, wrong_login
+
+        while True:
+            try:
+                answer = call(self._opened())
+            except Exception as error:
+                waiting = self._waiting
+                if waiting is None or not is_away(error):
+                    raise
+                if is_wrong_login(error):
+                    raise wrong_login(waiting.what, error) from None
+                self._pause(waiting, waiting.failed(reason(error)))
+            else:
+                if self._waiting is not None:
+                    self._waiting.succeeded()
+                return answer
+
+    def _pause(self, waiting: Waiting, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            if self._stopped():
+                raise SquallError(f"the task is stopped while it waits for {waiting.what}: {waiting.reason}")
+            time.sleep(min(left, LOOK))
 
     def _opened(self) -> Database:
         if self._database is None:

@@ -338,6 +338,7 @@ def javas() -> dict[int, int]:
     return found
 
 
+@pytest.mark.soak  # a worker that is killed is above, a JVM that dies in the test before
 def test_by_java_each_tuple_counts_once_though_a_worker_and_a_jvm_are_killed(
     troubled_hdfs: HdfsServer, hdfs_path: str
 ) -> None:

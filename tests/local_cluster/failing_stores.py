@@ -132,6 +132,10 @@ FEW_KINDS = [
     kind if kind in (Writes, WritesLater, WritesRichBatches) else pytest.param(kind, marks=pytest.mark.soak)
     for kind in KINDS
 ]
+#: For what is tried with `FEW_KINDS` without state too.
+ONE_KIND = [
+    kind if kind is WritesRichBatches else pytest.param(kind, marks=pytest.mark.soak) for kind in KINDS
+]
 
 
 class Source(Spout):

@@ -38,9 +38,7 @@ def record_numbers(path: Path) -> list[int]:
     return sorted(int(each.name) for each in (path / "words" / "log").iterdir())
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(3), *(pytest.param(at, marks=pytest.mark.soak) for at in range(3, 40))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(at, marks=pytest.mark.soak) for at in range(1, 40))])
 def test_answers_that_are_lost_late_or_given_twice_change_no_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

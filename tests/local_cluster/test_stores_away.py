@@ -61,7 +61,7 @@ def test_the_log_says_once_that_a_task_is_down_and_once_that_it_works_again(
     assert said[1].startswith("works again, after 1")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_store_that_is_away_for_ten_minutes_loses_nothing_and_is_called_seldom(kind: Any) -> None:
     CALLS.clear()
     run_ = complete_topology(writing(kind(Recorded(away(5.0, 605.0))), 500, 0.03), conf=WAIT)
@@ -159,7 +159,7 @@ def test_a_tuple_a_minute_survives_an_outage_of_ten_minutes(kind: Any) -> None:
     assert run_.failed("source") == [] and len(run_.acked("source")) == 20
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_KINDS)
 def test_without_a_limit_a_tuple_is_tried_without_end(kind: Any) -> None:
     replay = Replay(max_attempts=None, first_delay=1.0, max_delay=5.0)
     run_ = run(kind, lambda value, now: value != 3 or now > 300.0, 10, 1.0, replay=replay)
@@ -170,7 +170,7 @@ def test_without_a_limit_a_tuple_is_tried_without_end(kind: Any) -> None:
 UNEVEN = [(1.0, 0.5, 0.1), (2.1, 0.35, 0.1), (3.7, 0.6, 0.2), (5.8, 0.4, 0.2)]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", FEW_KINDS)
 @pytest.mark.parametrize(
     ("half", "share", "every"),
     [UNEVEN[1], *(pytest.param(*each, marks=pytest.mark.soak) for each in UNEVEN if each != UNEVEN[1])],

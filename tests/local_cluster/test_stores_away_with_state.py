@@ -15,6 +15,7 @@ from tests.local_cluster.failing_stores import (
     CALLS,
     FEW_KINDS,
     KINDS,
+    ONE_KIND,
     WAIT,
     Away,
     BreaksForAWhile,
@@ -111,6 +112,7 @@ def test_a_store_that_is_away_for_ten_minutes_loses_nothing_and_is_called_seldom
     assert max(Counter(probes).values()) == 1, "another tuple each time"
 
 
+@pytest.mark.soak  # ten minutes, above
 @pytest.mark.parametrize("kind", FEW_KINDS)
 def test_a_store_that_is_away_for_ten_seconds_loses_nothing(tmp_path: Path, kind: Any) -> None:
     ran = run(tmp_path, kind, away(5.0, 15.0), 500, 0.03)
@@ -118,7 +120,7 @@ def test_a_store_that_is_away_for_ten_seconds_loses_nothing(tmp_path: Path, kind
     assert ran.seconds < 15.0 + 25.0
 
 
-@pytest.mark.parametrize("kind", FEW_KINDS)
+@pytest.mark.parametrize("kind", ONE_KIND)
 def test_a_store_that_flaps_unevenly_loses_nothing_and_poison_ends(tmp_path: Path, kind: Any) -> None:
     poison = [50, 51, 52, 120]
 

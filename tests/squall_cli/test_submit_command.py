@@ -203,14 +203,14 @@ def test_what_a_new_version_keeps_and_changes_is_shown_and_can_be_reset(
 
 # Lost messages
 
+LOST = ("lost on the way", Refusal(503, "Busy", "not done in time"))
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fault", ["lost on the way", "answer lost", Refusal(503, "Busy", "not done in time")]
+    "fault", ["answer lost", *(pytest.param(each, marks=pytest.mark.soak) for each in LOST)]
 )
-def test_a_lost_answer_still_makes_one_topology(
-    nimbus: TakingNimbus, project: Path, fault: str | Refusal
-) -> None:
+def test_a_lost_answer_still_makes_one_topology(nimbus: TakingNimbus, project: Path, fault: Any) -> None:
     nimbus.faults.extend([fault, Refusal(503, "NoLeader", "no Nimbus leads"), fault])
     done = submit(nimbus, project, "--json")
     assert done.returncode == 0, done.stderr

@@ -52,6 +52,7 @@ class KafkaSpoutTask:
         *,
         state: bool = False,
         position: Any = None,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.spout = spout
         self.metrics = CountingMetrics()
@@ -63,7 +64,7 @@ class KafkaSpoutTask:
         context = Context(
             topology="shop", topology_id="shop-1", component="orders", task=1, index=index, parallelism=parallelism,
             conf=conf, tasks=lambda component: [], log=logging.getLogger("task"), metrics=self.metrics, resources={},
-            directory=lambda: "", now=time.monotonic, random=random.Random(0), wake=lambda: None, progress=self._progress,
+            directory=lambda: "", now=now, random=random.Random(0), wake=lambda: None, progress=self._progress,
         )  # fmt: skip
         spout.open(context)
         if state:

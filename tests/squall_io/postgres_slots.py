@@ -13,7 +13,6 @@ from tests.sql_servers import PostgreSQL
 
 #: Seconds after which a test gives up.
 CAP = 60.0
-SETTINGS = ("wal_level=logical", "max_replication_slots=400", "max_wal_senders=400")
 
 
 def run(server: PostgreSQL, *statements: str) -> list[tuple[Any, ...]]:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from squall.stores.files import Files, FilesUnavailable
+from squall.stores.files import AbsentFile, Files, FilesError
 from squall.stores.local import LocalFiles
 from squall_io.lines.errors import UnreadableFile
 from squall_io.spark import CommittedRows
@@ -296,6 +296,21 @@ def test_a_new_file_is_uploaded_and_not_held_in_memory(tmp_path: Path) -> None:
     assert run(Sparing(files.root)).made and rows_by_batch(files) == before
 
 
+def test_one_whose_files_a_later_one_has_swept_is_superseded(tmp_path: Path) -> None:
+    class Swept(LocalFiles):
+        def replace(self, path: str, data: bytes) -> None:
+            if path.endswith("/alive"):
+                run(files, Wanted(4_000, data="data"), take_over=True)
+                raise AbsentFile(f"{path}: no such file")
+            super().replace(path, data)
+
+    files, _ = a_table(tmp_path, batches=20)
+    before = rows_by_batch(files)
+    with pytest.raises(Superseded):
+        run(Swept(files.root), Wanted(4_000, data="data"), take_over=True)
+    assert rows_by_batch(files) == before
+
+
 def test_two_compactions_at_once_give_the_same_rows(tmp_path: Path) -> None:
     files, _ = a_table(tmp_path, batches=20)
     before = rows_by_batch(files)
@@ -304,7 +319,10 @@ def test_two_compactions_at_once_give_the_same_rows(tmp_path: Path) -> None:
     def once() -> None:
         try:
             outcomes.append(run(LocalFiles(files.root), Wanted(4_000, data="data"), take_over=True))
-        except (Superseded, FilesUnavailable) as error:
+        except (
+            Superseded,
+            FilesError,
+        ) as error:  # a later one may have swept what this one was about to claim
             outcomes.append(error)
 
     threads = [threading.Thread(target=once) for _ in range(3)]

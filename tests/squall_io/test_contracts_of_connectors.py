@@ -6,7 +6,7 @@ import gzip
 import io
 import json
 import shutil
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from squall_io.sql import SqlSink
 from tests.kafka_servers import KafkaServer
 from tests.redis_servers import RedisServer
 from tests.spark.batches import SinkTask
-from tests.sql_servers import postgresql
+from tests.sql_servers import PostgreSQL
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER NOT NULL CHECK (price > 0))"
 
@@ -171,12 +171,6 @@ def test_sql_sink_on_sqlite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         sqlalchemy.event.remove(sqlalchemy.Engine, "connect", without_sync)
 
 
-@pytest.mark.slow
-def test_sql_sink_on_postgresql() -> None:
-    with postgresql() as server:
-        check_sql(server)
-
-
 #: Promises that are tried at each line of the sink: there each of hundreds of tries begins new transactions.
 AT_EACH_LINE = (
     "two processes may write at once",
@@ -185,12 +179,26 @@ AT_EACH_LINE = (
     "write may raise at any line",
     "a process may be killed while rows are refused",
 )
+#: The usual run tries the others, and all of them on SQLite, whose transactions cost least; `--soak` all on every server.
+WHOLE = pytest.mark.parametrize(
+    "whole", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
+)
 
 
-def leave_out(monkeypatch: pytest.MonkeyPatch, left_out: Collection[str]) -> None:
-    promises = {name: each for name, each in token_sinks.PROMISES.items() if name not in left_out}
-    assert len(promises) == len(token_sinks.PROMISES) - len(left_out)
-    monkeypatch.setattr(token_sinks, "PROMISES", promises)
+@pytest.fixture
+def promises(monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+    """The promises of sinks with tokens that a test tries."""
+    if whole:
+        return
+    left = {name: each for name, each in token_sinks.PROMISES.items() if name not in AT_EACH_LINE}
+    assert len(left) == len(token_sinks.PROMISES) - len(AT_EACH_LINE)
+    monkeypatch.setattr(token_sinks, "PROMISES", left)
+
+
+@pytest.mark.slow
+@WHOLE
+def test_sql_sink_on_postgresql(postgresql_database: PostgreSQL, promises: None) -> None:
+    check_sql(postgresql_database.url)
 
 
 @pytest.mark.slow
@@ -208,13 +216,9 @@ def test_kafka_spout(kafka: KafkaServer, parallelism: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "whole", [False, pytest.param(True, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
-)
-def test_kafka_sink(kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
+@WHOLE
+def test_kafka_sink(kafka: KafkaServer, promises: None) -> None:
     topic = kafka.create(partitions=2, settings={"max.message.bytes": "2000"})
-    if not whole:
-        leave_out(monkeypatch, AT_EACH_LINE)
     check_token_sink(
         lambda: KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str"),
         lambda number: {"k": str(number), "v": f"row {number}"},
@@ -256,10 +260,8 @@ def test_redis_sink(redis_server: RedisServer) -> None:
     )
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.soak)])
-def test_redis_stream_sink(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
-    if not whole:  # RedisSink has the same transactions
-        leave_out(monkeypatch, AT_EACH_LINE)
+@WHOLE  # RedisSink has the same transactions
+def test_redis_stream_sink(redis_server: RedisServer, promises: None) -> None:
     stream, wrong = redis_server.name("out"), redis_server.name("wrong")
     redis_server.client.set(wrong, "no stream")
     check_token_sink(

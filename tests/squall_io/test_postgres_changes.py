@@ -16,14 +16,13 @@ from squall_io.postgres.connection import ServerRefuses
 from squall_io.postgres.slot import UnusableSlot
 from squall_io.postgres.transactions import LostChanges
 from tests.sql_servers import PostgreSQL, postgresql_server
-from tests.squall_io.postgres_slots import SETTINGS, changes, clean, run, until
+from tests.squall_io.postgres_slots import changes, clean, run, until
 from topology_api import InvalidConfig, SquallError
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[PostgreSQL]:
-    with postgresql_server(*SETTINGS) as server:
-        yield server
+def running(postgresql_of_module: PostgreSQL) -> PostgreSQL:
+    return postgresql_of_module
 
 
 @pytest.fixture
@@ -232,6 +231,39 @@ def test_a_large_transaction_is_left_and_continued_anywhere(
         assert reading.rows[: len(left)] == left
 
 
+def test_while_a_long_transaction_is_skipped_the_server_hears_from_the_task(
+    server: PostgreSQL, opened: Callable[..., Reading], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends a connection that says nothing for a minute (`wal_sender_timeout`)."""
+    from squall_io.postgres.connection import ReplicationConnection
+    from squall_io.postgres.task import CONFIRM
+
+    spout = changes(server, create=True)
+    reading = opened(spout)
+    run(server, "INSERT INTO orders SELECT n, 'x' FROM generate_series(1, 3000) n")
+    until(lambda: len(reading.rows) >= 2900, reading.step)
+    position, count, begin = spout.position(), len(reading.rows), place(server)
+    read, confirm, said = ReplicationConnection.read, ReplicationConnection.confirm, list[int]()
+
+    def slowly(link: Any, wait: float) -> Any:
+        reading.around.now += CONFIRM / 100
+        return read(link, wait)
+
+    def noted(link: Any, received: int, news: int, asks: bool) -> None:
+        if not reading.rows:
+            said.append(news)
+        confirm(link, received, news, asks)
+
+    monkeypatch.setattr(ReplicationConnection, "read", slowly)
+    monkeypatch.setattr(ReplicationConnection, "confirm", noted)
+    reading.rows.clear()
+    spout.rewind(position)
+    until(lambda: reading.rows, reading.step)
+    assert len(said) >= 10, "each time that it is due"
+    assert not any(said) and place(server) == begin, "the transaction is needed"
+    assert reading.rows[0][2] == {"id": count + 1, "name": "x"}
+
+
 # What the slot forgets.
 
 
@@ -355,17 +387,8 @@ def test_what_is_missing_is_said_with_what_to_do(server: PostgreSQL, opened: Cal
 
 def test_a_slot_of_another_database_is_refused(server: PostgreSQL, opened: Callable[..., Reading]) -> None:
     run(server, "SELECT pg_create_logical_replication_slot('shop', 'pgoutput')")
-    other = PostgresChanges(
-        server.plain_url.replace("/postgres?", "/template1?"), slot="shop", publication="shop", create=True
-    )
-    try:
-        with pytest.raises(UnusableSlot, match="is of the database postgres, and url names template1"):
-            opened(other)
-    finally:
-        with psycopg.connect(
-            server.plain_url.replace("/postgres?", "/template1?"), autocommit=True
-        ) as connection:
-            connection.execute("DROP PUBLICATION IF EXISTS shop")
+    with pytest.raises(UnusableSlot, match=r"is of the database tests_\d+, and url names tests_\d+"):
+        opened(changes(server.database(), create=True))
 
 
 def test_a_slot_that_is_in_use_is_waited_for(

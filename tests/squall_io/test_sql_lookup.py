@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from local_cluster.testing import ScriptedSpout, run_bolt
 from squall_io.sql import SqlLookup
 from squall_io.sql.cache import AgedCache
 from squall_io.sql.finding import RowFinder
-from tests.sql_servers import PostgreSQL, postgresql_server
+from tests.sql_servers import PostgreSQL
 from topology_api import Bolt, InvalidConfig, InvalidTopology, SquallError, TopologyBuilder
 
 TABLE = "CREATE TABLE customers (id INTEGER, region VARCHAR(10), name VARCHAR(20))"
@@ -27,9 +27,8 @@ CAP = 60.0
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[PostgreSQL]:
-    with postgresql_server() as server:
-        yield server
+def running(postgresql_of_module: PostgreSQL) -> PostgreSQL:
+    return postgresql_of_module
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from pathlib import Path
@@ -29,9 +29,8 @@ TABLE = "CREATE TABLE orders (id INTEGER PRIMARY KEY, price INTEGER, at TIMESTAM
 
 
 @pytest.fixture(scope="module")
-def running() -> Iterator[PostgreSQL]:
-    with postgresql_server() as server:
-        yield server
+def running(postgresql_of_module: PostgreSQL) -> PostgreSQL:
+    return postgresql_of_module
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

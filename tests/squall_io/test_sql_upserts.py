@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from local_cluster.testing import run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.upsert import statement
 from tests.rewinding_spout import FromPosition
-from tests.sql_servers import postgresql
+from tests.sql_servers import PostgreSQL
 from topology_api import Fields, InvalidConfig, RowsRefused, SquallError, TopologyBuilder
 
 TABLE = """CREATE TABLE stock (shop TEXT NOT NULL, item INTEGER NOT NULL, pieces INTEGER CHECK (pieces >= 0), note TEXT,
@@ -25,9 +24,8 @@ COLUMNS = ["shop", "item", "pieces"]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with postgresql() as url:
-        yield url
+def server(postgresql_of_module: PostgreSQL) -> str:
+    return postgresql_of_module.url
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

@@ -210,7 +210,7 @@ def test_sigterm_of_a_spouts_worker_under_load_waits_for_its_trees(tmp_path: Pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [Numbers, WhileSeen])
+@pytest.mark.parametrize("kind", [pytest.param(Numbers, marks=pytest.mark.soak), WhileSeen])
 def test_tuples_that_wait_behind_a_long_call_do_not_time_out(
     tmp_path: Path, stack: ExitStack, kind: type[Numbers]
 ) -> None:

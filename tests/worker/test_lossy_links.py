@@ -68,6 +68,15 @@ IN_BOTH = over("memory", "zeromq")
 IN_BOTH_SLOWLY = over("memory", pytest.param("zeromq", marks=pytest.mark.slow))
 
 
+def in_both_slowly(argument: str, first: str, *more: str) -> pytest.MarkDecorator:
+    """Run the test with each value; over ZeroMQ only with the first one, with the others by `--soak`."""
+    slow, soak = pytest.mark.slow, pytest.mark.soak
+    cases = [pytest.param(value, "memory") for value in (first, *more)]
+    cases += [pytest.param(first, "zeromq", marks=slow)]
+    cases += [pytest.param(value, "zeromq", marks=[slow, soak]) for value in more]
+    return pytest.mark.parametrize((argument, "world"), cases, indirect=["world"])
+
+
 @IN_BOTH
 def test_over_a_good_network_everything_is_seen_once_and_acked(world: World) -> None:
     net = Net(chain("good", 2000), HOSTS, world, conf=CONF)
@@ -101,8 +110,7 @@ def test_after_any_pattern_of_loss_and_then_quiet_all_credit_has_returned_and_th
     check_ledger("lossy", 300)
 
 
-@IN_BOTH_SLOWLY
-@pytest.mark.parametrize("cut", ["both ways", "one way", "data only"])
+@in_both_slowly("cut", "one way", "both ways", "data only")
 def test_a_link_that_is_cut_for_a_while_loses_no_acked_tuple(cut: str, world: World) -> None:
     net = Net(chain(cut, 3000), HOSTS, world, conf=CONF)
     net.start()
@@ -139,8 +147,7 @@ def test_tuples_lost_in_a_gap_fail_at_once_and_not_by_timeout(world: World, reas
     assert set(reasons) == {MISSING}
 
 
-@IN_BOTH_SLOWLY
-@pytest.mark.parametrize("victim", ["w2", "w3"])
+@in_both_slowly("victim", "w2", "w3")
 def test_a_worker_that_is_killed_and_restarted_costs_replays_and_no_acked_tuple(
     victim: str, world: World
 ) -> None:

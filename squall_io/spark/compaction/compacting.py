@@ -145,6 +145,21 @@ def compact_as(
 
     committed: called after each step that counts.
     """
+    try:
+        return _compact(rewriter, wanted, write, progress, committed)
+    except AbsentFile:
+        if rewriter.epoch:
+            rewriter.require_owner()  # a later one deletes what this one is writing
+        raise
+
+
+def _compact(
+    rewriter: Rewriter,
+    wanted: Wanted,
+    write: WriteMerge,
+    progress: Progress,
+    committed: Callable[[Step], object],
+) -> Compacted:
     files, at = rewriter.files, rewriter.at
     rewriter.begin()
     # Read again: what an earlier compaction has done until it was superseded is known only now.

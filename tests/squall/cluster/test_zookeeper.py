@@ -94,10 +94,14 @@ def test_a_killed_server_that_comes_back_has_the_same_session(
     eventually(
         lambda: set(told) == {"/e"}
     )  # whatever it missed: the watch is called with its prefix, after each connection
-    assert store.owns("/e")
-    assert states == ["suspended", "connected"]
-    store.put("/e", b"y")
-    eventually(lambda: told == ["/e", "/e"])  # and it gets changes again
+    # A server that has just started on a machine under load may exceed the limit of a call, which then suspends the store.
+    owned: list[bool] = []
+    eventually(lambda: tried(lambda: owned.append(store.owns("/e"))))
+    assert owned == [True]
+    assert states[:2] == ["suspended", "connected"] and "lost" not in states
+    before = len(told)
+    eventually(lambda: tried(lambda: store.put("/e", b"y")))
+    eventually(lambda: len(told) > before and set(told) == {"/e"})  # and it gets changes again
 
 
 def test_a_server_that_comes_back_empty_is_an_empty_store_with_a_new_session(
