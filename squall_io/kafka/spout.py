@@ -119,7 +119,7 @@ class KafkaSpout(RewindableSpout):
 
     def next_tuple(self) -> float | None:
         """Emit the next messages."""
-        return self._task.next(self.emit)
+        return self._task.next(self.emit_many)
 
     def position(self) -> dict[str, dict[int, int]]:
         """Return the next offset of each partition of this task, by topic."""
@@ -135,12 +135,16 @@ class KafkaSpout(RewindableSpout):
 
     def ack(self, message_id: object) -> None:
         """Settle a message."""
-        self._task.settle(message_id)
+        self._task.settle([message_id])
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        """Settle messages."""
+        self._task.settle(message_ids)
 
     def fail(self, message_id: object, failure: Failure) -> None:
         """Settle a message that failed for good; one that was cut off is read again."""
         if failure.reason != "stopped":
-            self._task.settle(message_id)
+            self._task.settle([message_id])
 
     def deactivate(self) -> None:
         """Have the group store how far messages are settled."""

@@ -235,6 +235,10 @@ class EpochSpoutTask(SpoutTask):
             return
         self.acking = True
         self.emitter.close_for("emissions from ack() are not repeated after a rewind: emit in next_tuple")
+        if self.ack_many is not None and self.observer is None:
+            committed, ids = list(ids), ()
+            if committed:
+                self.call_ack_many(committed)
         for message_id in ids:
             self.acked += 1
             if self.has_ack:
