@@ -144,7 +144,8 @@ class KafkaTask:
             self._emit_left(emit_many)
         if self._events.last is not None:
             self._probe(now)
-        return None
+        # What was all that there is leaves now: further calls in the same run would hold it back, as each of them waits.
+        return 0.0 if 0 < len(messages) < AT_ONCE else None
 
     def settle(self, message_ids: list[Any]) -> None:
         """Note that the trees of messages are done, or failed for good."""
