@@ -2,7 +2,7 @@
 
 This process sends messages with their time and reads the answers; the clock is one for all processes of a machine. The bare
 loop polls, counts by key and produces each answer at once; Squall has KafkaSpout, a bolt that counts by key, and KafkaSink with
-batches that wait 2 ms at most, without epochs. All clients have `linger.ms` 0; the way in question runs in a process of its own.
+batches that wait 2 ms at most, without epochs. All clients have `linger.ms` 0; each way runs in a process of its own.
 The first seconds are not counted. Needs Java, Maven and confluent-kafka.
 
     python -m benchmarks kafka_latency [--rate 1000] [--seconds 20] [--rounds 3]

@@ -1,7 +1,7 @@
 """Memory of a worker that reads Kafka: messages of 10 MB, and a lag of ten million messages.
 
-Each way runs in a process of its own, whose resident memory is looked at ten times a second. The large messages are random bytes, and
-their bolt takes 20 ms for each, so that the reader is ahead of it; the short ones have 20 bytes. Needs Java, Maven,
+Each way runs in a process of its own, whose resident memory is looked at ten times a second. The large messages are random
+bytes, and their bolt takes 20 ms for each, so that the reader is ahead of it; the short ones have 20 bytes. Needs Java, Maven,
 confluent-kafka and Linux.
 
     python -m benchmarks kafka_memory [--large 200] [--short 10000000]

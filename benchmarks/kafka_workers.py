@@ -164,7 +164,9 @@ def squall(kafka: KafkaServer, topic: str, each: int, notes: str) -> list[dict[s
 def bytewax_python() -> Path:
     """Return the interpreter of Bytewax's environment, with what its KafkaSource needs."""
     python = beside_bytewax.bytewax_python()
-    if subprocess.run([python, "-c", "import confluent_kafka, msgspec"], stderr=subprocess.DEVNULL).returncode:
+    if subprocess.run(
+        [python, "-c", "import confluent_kafka, msgspec"], stderr=subprocess.DEVNULL
+    ).returncode:
         command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *BESIDE_BYTEWAX]
         subprocess.run(command, check=True)
     return python

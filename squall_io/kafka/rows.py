@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from operator import methodcaller
 from typing import Any, Final
 
-from squall_io.kafka.client import loaded
 from squall_io.kit.codecs import (
     Decode,
     MessageCodec,
@@ -101,8 +100,7 @@ def row_makers(
 ) -> tuple[Row, Rows]:
     """Return what makes the values of a tuple, and what makes those of several without calling a Python function for each.
 
-    Where the first makes values of a message, the second may raise any error: ask the first then. What it has returned before is
-    good.
+    Where the first makes values of a message, the second may raise any error: ask the first then. What came before is good.
     """
     read, read_key = decoder(decode), decoder(decode_key)
     value = _value(read) if schema is None else _columns(schema)

@@ -121,8 +121,9 @@ class ObservedSpoutEmitter(Observed, SpoutEmitter):
     def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
         at = 0
         try:
-            for at, (values, message_id) in enumerate(zip(rows, ids_of(rows, message_ids))):
+            for values, message_id in zip(rows, ids_of(rows, message_ids)):
                 self.emit(values, message_id=message_id, stream=stream)
+                at += 1
         except BaseException as error:
             error.emitted = at  # type: ignore[attr-defined]
             raise
