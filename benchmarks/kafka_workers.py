@@ -167,7 +167,15 @@ def bytewax_python() -> Path:
     if subprocess.run(
         [python, "-c", "import confluent_kafka, msgspec"], stderr=subprocess.DEVNULL
     ).returncode:
-        command = [python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *BESIDE_BYTEWAX]
+        command: list[str | Path] = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "-q",
+            "--disable-pip-version-check",
+            *BESIDE_BYTEWAX,
+        ]
         subprocess.run(command, check=True)
     return python
 

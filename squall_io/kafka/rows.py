@@ -34,7 +34,7 @@ Row = Callable[[Any], tuple[object, ...]]
 #: Makes the values of the tuples of several messages.
 Rows = Callable[[Sequence[Any]], Iterator[tuple[object, ...]]]
 #: Makes one of these values of each message.
-Column = Callable[[Sequence[Any]], Iterator[object]]
+Column = Callable[[Sequence[Any]], Iterator[Any]]
 
 
 def runs_of(messages: list[Any], several_topics: bool) -> deque[list[Any]]:
@@ -124,7 +124,7 @@ def row_makers(
 
 
 def _column(field: str, read: Decode | None) -> Column:
-    def column(messages: Sequence[Any]) -> Iterator[object]:
+    def column(messages: Sequence[Any]) -> Iterator[Any]:
         return map(getattr(type(messages[0]), field), messages)
 
     if read is None:

@@ -105,7 +105,7 @@ def run(spout: Spout, observers: tuple[Any, ...] = (), **conf: object) -> None:
 def test_all_tuples_come_once_in_their_order_and_are_acked(
     kind: type[Spout], state: bool, tmp_path: Path
 ) -> None:
-    run(kind(), **({"topology_state_path": tmp_path.as_uri()} if state else {}))
+    run(kind(), topology_state_path=tmp_path.as_uri() if state else None)
     assert happened("read") == list(range(COUNT))
     acked = happened("acked many")
     assert sorted(number for each in acked for number in each) == list(range(COUNT))

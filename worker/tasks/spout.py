@@ -110,7 +110,7 @@ class SpoutTask(Task):
     @property
     def emit_many(self) -> Callable[..., None]:
         """Like `emit`, for several tuples."""
-        return self.emitter.emit_many if self.calls is None else self.calls.emit_many  # type: ignore[no-any-return]
+        return self.emitter.emit_many if self.calls is None else self.calls.emit_many
 
     def finish(self) -> None:
         """Implement `Spout.finish`: the source has ended."""
