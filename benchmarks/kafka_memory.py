@@ -1,7 +1,7 @@
 """Memory of a worker that reads Kafka: messages of 10 MB, and a lag of ten million messages.
 
 Each way runs in a process of its own, whose resident memory is looked at ten times a second. The large messages are random
-bytes, and their bolt takes 20 ms for each, so that the reader is ahead of it; the short ones have 20 bytes. Needs Java, Maven,
+bytes, and their bolt takes 100 ms for each, so that the reader is ahead of it; the short ones have 20 bytes. Needs Java, Maven,
 confluent-kafka and Linux.
 
     python -m benchmarks kafka_memory [--large 200] [--short 10000000]
@@ -29,7 +29,7 @@ from topology_api import Bolt, Context, TopologyBuilder, Tuple
 LARGE_BYTES = 10_000_000
 LONGEST_RUN = 600.0
 #: Seconds that a bolt takes for a large message.
-LARGE_SECONDS = 0.02
+LARGE_SECONDS = 0.1
 
 _names = itertools.count(1)
 
