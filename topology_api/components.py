@@ -113,7 +113,7 @@ class Spout:
         message_ids: Sequence[object] | None = None,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit several tuples in their order, as so many calls of `emit` do, in a fraction of the time.
+        """Emit several tuples in their order, in a fraction of the time that a call of `emit` for each takes.
 
         rows: the values of each tuple. message_ids: one for each row; None: none of them is tracked.
         Raises EmitError as `emit` does. The attribute `emitted` of the exception is the number of rows before the one that is

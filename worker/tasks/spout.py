@@ -342,7 +342,7 @@ class SpoutTask(Task):
             self.acked += len(emissions)
             return []
         if self.ack_many is not None and observer is None:
-            self.call_ack_many([emission[0] for emission in emissions])
+            call_ack_many(self, [emission[0] for emission in emissions])
             return []
         most = enough - self.besides
         given = 0
@@ -361,14 +361,6 @@ class SpoutTask(Task):
         finally:
             self.acked += given
         return []
-
-    def call_ack_many(self, ids: list[Any]) -> None:
-        """Call `ack_many` for these message ids."""
-        self.acked += len(ids)
-        try:
-            self.ack_many(ids)  # type: ignore[misc]
-        except BaseException as error:
-            self.final_call_raised("ack_many", error, ids[0])
 
     @property
     def produced(self) -> int:
@@ -479,6 +471,16 @@ def acks_by_many(instance: Spout) -> Callable[[list[Any]], Any] | None:
     owners = [each for each in (instance, *type(instance).__mro__) if {"ack", "ack_many"} & vars(each).keys()]
     has_many = "ack_many" in vars(owners[0]) and owners[0] is not Spout
     return instance.ack_many if has_many else None
+
+
+def call_ack_many(task: SpoutTask, ids: list[Any]) -> None:
+    """Call `ack_many` for these message ids."""
+    task.acked += len(ids)
+    assert task.ack_many is not None
+    try:
+        task.ack_many(ids)
+    except BaseException as error:
+        task.final_call_raised("ack_many", error, ids[0])
 
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
