@@ -66,6 +66,14 @@ class Spout:
     def ack(self, message_id: object) -> None:
         """Handle success: every tuple in the tree of this message id has been acked."""
 
+    def ack_many(self, message_ids: list[Any]) -> None:
+        """Handle the success of several trees at once; without this method, `ack` is called for each. Must not emit.
+
+        Define it beside `ack` where one call for a thousand message ids costs less than a thousand calls.
+        """
+        for message_id in message_ids:
+            self.ack(message_id)
+
     def fail(self, message_id: object, failure: Failure) -> None:
         """Handle final failure: the tree of this message id failed, and no replay is left."""
 
@@ -97,6 +105,21 @@ class Spout:
     ) -> None:
         """Like `emit`, but to one task, on a direct stream. `task` is an id from `context.tasks(component)`."""
         _task_of(self, "emit_direct").emit_direct(task, values, message_id=message_id, stream=stream)
+
+    def emit_many(
+        self,
+        rows: Sequence[Sequence[object]],
+        *,
+        message_ids: Sequence[object] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit several tuples in their order, in a fraction of the time that a call of `emit` for each takes.
+
+        rows: the values of each tuple. message_ids: one for each row; None: none of them is tracked.
+        Raises EmitError as `emit` does. The attribute `emitted` of the exception is the number of rows before the one that is
+        refused: these are emitted, and none of the others.
+        """
+        _task_of(self, "emit_many").emit_many(rows, message_ids=message_ids, stream=stream)
 
     def finish(self) -> None:
         """Declare that the source has ended: `next_tuple` is not called again. Pending trees and replays continue."""

@@ -65,8 +65,11 @@ class EmitError(SquallError):
     """A call of emit, ack or fail is not allowed.
 
     The reason may be a wrong number of values, an unknown stream, misuse of a direct stream, a tuple that was already acked or
-    failed, or a call outside the task's own thread, in `cleanup`, or outside a running task. Nothing was sent.
+    failed, or a call outside the task's own thread, in `cleanup`, or outside a running task. Nothing was sent, except the first
+    `emitted` rows of `emit_many`.
     """
+
+    emitted: int = 0
 
 
 class GroupingError(EmitError):

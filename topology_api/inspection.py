@@ -22,7 +22,7 @@ from topology_api.values import MAX_SECONDS, Replay, number_problem
 from topology_api.wording import shown, typed
 
 # Methods that users call, so their components cannot define them.
-_SPOUT_OWN = ("emit", "emit_direct", "finish")
+_SPOUT_OWN = ("emit", "emit_direct", "emit_many", "finish")
 _BOLT_OWN = ("emit", "emit_direct", "ack", "fail", "reset_timeout")
 _STATEFUL_OWN = ("timer_after", "cancel_timer")
 

@@ -96,6 +96,17 @@ class EmittedRows:
     ) -> None:
         self.emit(values, message_id=message_id, stream=stream)
 
+    def emit_many(
+        self,
+        rows: Sequence[Sequence[Any]],
+        *,
+        message_ids: Sequence[object] | None = None,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        ids = [None] * len(rows) if message_ids is None else message_ids
+        for values, message_id in zip(rows, ids, strict=True):
+            self.emit(values, message_id=message_id, stream=stream)
+
     def finish(self) -> None:
         self.finished = True
 

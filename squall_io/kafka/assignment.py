@@ -129,6 +129,7 @@ class TaskPartitions:
         self._looked: set[str] = set()
         self.partitions: dict[Partition, PartitionProgress] = {}
         self._placed: dict[Place, PartitionProgress] = {}
+        self._topics: set[str] = set()
 
     def rewind(self, position: Offsets | None) -> None:
         """Begin at a position; None: at the start."""
@@ -186,7 +187,13 @@ class TaskPartitions:
         self._put(PartitionProgress(partition, offset))
 
     def _put(self, progress: PartitionProgress) -> None:
+        self._topics.add(progress.partition[0])
         self.partitions[progress.partition] = self._placed[progress.place] = progress
+
+    @property
+    def several_topics(self) -> bool:
+        """Whether the number of a partition does not say which one it is."""
+        return len(self._topics) > 1
 
     def looked(self, found: Iterable[str]) -> None:
         """Note that everything was looked for, and all partitions of these topics have begun."""
@@ -211,13 +218,13 @@ class TaskPartitions:
         """Return the offset of each partition before which everything is settled."""
         return {place: progress.items.position for place, progress in self.partitions.items()}
 
-    def settle(self, place: Place, offset: int) -> PartitionProgress | None:
-        """Note that a message is settled; return its partition if that was paused and may be read on."""
+    def settle(self, place: Place, offsets: list[int]) -> PartitionProgress | None:
+        """Note that messages are settled; return their partition if that was paused and may be read on."""
         progress = self._placed.get(place)
         if progress is None or not self._tracked:
             return None
         items = progress.items
-        items.settle(offset)
+        items.settle_many(offsets)
         if progress.paused and 2 * items.waiting <= self._max_gap:
             progress.paused = False
             return progress
@@ -251,6 +258,17 @@ class TaskPartitions:
             f"{shown_partition(first.partition)} is paused: offset {first.items.position} is neither acked nor failed, and"
             f" {first.items.waiting} messages from it on are emitted{more}"
         )
+
+
+def by_place(message_ids: list[tuple[Place, int]]) -> dict[Place, list[int]]:
+    """Return the offsets that message ids name, by partition; mostly all are of one."""
+    places, offsets = zip(*message_ids)
+    if places.count(places[0]) == len(places):
+        return {places[0]: list(offsets)}
+    found: dict[Place, list[int]] = {}
+    for place, offset in message_ids:
+        found.setdefault(place, []).append(offset)
+    return found
 
 
 def merged(positions: Iterable[Offsets]) -> dict[str, dict[int, int]]:

@@ -5,12 +5,20 @@ Must not know: clients, partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from operator import methodcaller
 from typing import Any, Final
 
-from squall_io.kit.codecs import Decode, MessageCodec, UnreadableMessage, decoder, format_problem
+from squall_io.kit.codecs import (
+    Decode,
+    MessageCodec,
+    UnreadableMessage,
+    decoder,
+    format_problem,
+    swift_decoder,
+)
 from squall_io.lines.json_lines import JsonReader, json_problems
 from squall_io.spark.rows.schema import parse_schema
 from topology_api.names import field_problem
@@ -23,6 +31,31 @@ UNREADABLE_FIELDS: Final = ("topic", "partition", "offset", "key", "value", "err
 
 #: Makes the values of a tuple from a message. Raises UnreadableMessage.
 Row = Callable[[Any], tuple[object, ...]]
+#: Makes the values of the tuples of several messages.
+Rows = Callable[[Sequence[Any]], Iterator[tuple[object, ...]]]
+#: Makes one of these values of each message.
+Column = Callable[[Sequence[Any]], Iterator[Any]]
+
+
+def runs_of(messages: list[Any], several_topics: bool) -> deque[list[Any]]:
+    """Divide what a client has received, in its order: each run has messages of one partition, or one event."""
+    kind = type(messages[0])
+    keys: list[Any] = list(map(kind.partition, messages))
+    if several_topics:
+        keys = list(zip(map(kind.topic, messages), keys))
+    if keys.count(keys[0]) == len(keys) and not any(map(kind.error, messages)):
+        return deque([messages])
+    runs: deque[list[Any]] = deque()
+    before = None
+    for key, message in zip(keys, messages):
+        if message.error() is not None:
+            key = None
+        if key is None or key != before:
+            runs.append([message])
+        else:
+            runs[-1].append(message)
+        before = key
+    return runs
 
 
 def row_problems(
@@ -59,25 +92,45 @@ def names_of(fields: tuple[str, ...], schema: str | None) -> tuple[str, ...]:
     return tuple(name for field in fields for name in (columns if field == "value" else (field,)))
 
 
-def row_of(
+def row_makers(
     fields: tuple[str, ...],
     decode: str | Decode | MessageCodec,
     decode_key: str | Decode | MessageCodec,
     schema: str | None,
-) -> Row:
-    """Return what makes the values of tuples."""
-    value = _value(decode) if schema is None else _columns(schema)
-    if fields == ("value",):
-        return value
+) -> tuple[Row, Rows]:
+    """Return what makes the values of a tuple, and what makes those of several without calling a Python function for each.
+
+    Where the first makes values of a message, the second may raise any error: ask the first then. What came before is good.
+    """
+    read, read_key = decoder(decode), decoder(decode_key)
+    value = _value(read) if schema is None else _columns(schema)
     parts: dict[str, Row] = {
         "value": value,
-        "key": _key(decoder(decode_key)),
+        "key": _key(read_key),
         "headers": lambda message: (list(message.headers() or ()),),
         "timestamp": lambda message: (_timestamp(message),),
         **{name: _plain(name) for name in ("topic", "partition", "offset")},
     }
     chosen = [parts[field] for field in fields]
-    return lambda message: tuple([each for part in chosen for each in part(message)])
+
+    def row(message: Any) -> tuple[object, ...]:
+        return tuple([each for part in chosen for each in part(message)])
+
+    if schema is not None or "headers" in fields or "timestamp" in fields:
+        return row, lambda messages: map(row, messages)
+    swift = {"value": swift_decoder(decode, read), "key": swift_decoder(decode_key, read_key)}
+    columns = [_column(field, swift.get(field)) for field in fields]
+    return row, lambda messages: zip(*[column(messages) for column in columns])
+
+
+def _column(field: str, read: Decode | None) -> Column:
+    def column(messages: Sequence[Any]) -> Iterator[Any]:
+        return map(getattr(type(messages[0]), field), messages)
+
+    if read is None:
+        return column
+    decode = read
+    return lambda messages: map(decode, column(messages))
 
 
 def _plain(name: str) -> Row:
@@ -85,9 +138,7 @@ def _plain(name: str) -> Row:
     return lambda message: (get(message),)
 
 
-def _value(decode: str | Decode | MessageCodec) -> Row:
-    read = decoder(decode)
-
+def _value(read: Decode) -> Row:
     def value(message: Any) -> tuple[object, ...]:
         data = message.value()
         return (None if data is None else read(data),)

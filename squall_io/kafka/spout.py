@@ -121,7 +121,7 @@ class KafkaSpout(SettlingSpout):
 
     def next_tuple(self) -> float | None:
         """Emit the next messages."""
-        return self._task.next(self.emit)
+        return self._task.next(self.emit_many)
 
     def position(self) -> dict[str, dict[int, int]]:
         """Return the next offset of each partition of this task, by topic."""

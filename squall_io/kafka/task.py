@@ -7,9 +7,11 @@ Must not know: settings of clients, the protocol, how values are decoded.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from squall_io.kafka.assignment import (
@@ -19,6 +21,7 @@ from squall_io.kafka.assignment import (
     Partition,
     PartitionProgress,
     TaskPartitions,
+    by_place,
     checked_position,
     gap_at,
     is_pattern,
@@ -26,10 +29,11 @@ from squall_io.kafka.assignment import (
 )
 from squall_io.kafka.client import ClientEvents, addresses_of, is_away, refusal
 from squall_io.kafka.consuming import NO_TOPIC, KafkaAway, KafkaReader, KafkaRefused
-from squall_io.kafka.rows import row_of
+from squall_io.kafka.rows import row_makers, runs_of
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import FIRST_WAIT, Waiting
-from topology_api import EmitError, SquallError
+from topology_api import SquallError
+from topology_api.fields import DEFAULT_STREAM
 from topology_api.wording import class_name, listed, message_of
 
 if TYPE_CHECKING:
@@ -53,7 +57,7 @@ WAIT_SECONDS: Final = 0.05
 #: The stream of messages that cannot be decoded.
 UNREADABLE: Final = "unreadable"
 
-#: Emits values with a message id.
+#: `Spout.emit_many`.
 Emit = Callable[..., object]
 
 
@@ -71,13 +75,14 @@ class KafkaTask:
         self._assignment = TaskPartitions(
             spout.topics, context.index, context.parallelism, spout.start, spout.max_gap, not epochs
         )
-        self._row = row_of(spout.fields, spout.decode, spout.decode_key, spout.schema)
+        self._row, self._rows = row_makers(spout.fields, spout.decode, spout.decode_key, spout.schema)
         self._events = ClientEvents(context.log, context.now)
         self._reader = KafkaReader(spout.servers, spout.group, spout.settings, self._events)
         what = f"Kafka at {addresses_of(spout.servers)}"
         self._waiting = Waiting(what, context.log, self._show, context.now)
         self._codec_waits = Waiting("what the codec needs", context.log, self._show, context.now)
-        self._messages: Iterator[Any] = iter(())
+        #: Messages that came and are not emitted yet: see `runs_of`.
+        self._runs: deque[list[Any]] = deque()
         #: What is to be reported: one error a call.
         self._errors: deque[SquallError] = deque()
         #: What was reported lately, and when.
@@ -112,14 +117,14 @@ class KafkaTask:
         self._asked = self._assignment.settled()
         return self._assignment.position()
 
-    def next(self, emit: Emit) -> float | None:
+    def next(self, emit_many: Emit) -> float | None:
         """Emit the next messages; return the seconds until the next call (None: soon)."""
         try:
-            return self._next(emit)
+            return self._next(emit_many)
         except CodecAway as error:
             return self._codec_waits.failed(str(error))
 
-    def _next(self, emit: Emit) -> float | None:
+    def _next(self, emit_many: Emit) -> float | None:
         now = self._context.now()
         if now >= self._look_at:
             self._look(now)
@@ -128,25 +133,27 @@ class KafkaTask:
         self._save_if_due(now)
         if self._errors:
             raise self._errors.popleft()
-        if self._emit_left(emit):
+        if self._emit_left(emit_many):
             return None
         if not self._assignment.partitions:
             self._reader.receive(1, WAIT_SECONDS)  # lets the client say why
             return max(0.0, min(self._look_at - now, 1.0))
         messages = self._reader.receive(AT_ONCE, WAIT_SECONDS)
         if messages:
-            self._messages = iter(messages)
-            self._emit_left(emit)
+            self._runs = runs_of(messages, self._assignment.several_topics)
+            self._emit_left(emit_many)
         if self._events.last is not None:
             self._probe(now)
-        return None
+        # What was all that there is leaves now: further calls in the same run would hold it back, as each of them waits.
+        return 0.0 if 0 < len(messages) < AT_ONCE else None
 
-    def settle(self, message_id: Any) -> None:
-        """Note that the tree of a message is done, or failed for good."""
-        place, offset = message_id
-        if (resumed := self._assignment.settle(place, offset)) is not None:
-            self._reader.resume(resumed.partition)
-            self._explain()
+    def settle_many(self, message_ids: list[Any]) -> None:
+        """Note that the trees of messages are done, or failed for good."""
+        if not self._epochs:
+            for place, offsets in by_place(message_ids).items():
+                if (resumed := self._assignment.settle(place, offsets)) is not None:
+                    self._reader.resume(resumed.partition)
+                    self._explain()
         now = self._context.now()
         if now >= self._save_at:  # `next` is not called at the limit of pending trees
             self._save_if_due(now)
@@ -176,56 +183,92 @@ class KafkaTask:
             behind += max(0, end - progress.items.position)
         return behind
 
-    def _emit_left(self, emit: Emit) -> bool:
+    def _emit_left(self, emit_many: Emit) -> bool:
         """Emit the messages that are here; return whether there were some. After an error, the next call goes on behind it."""
-        assignment, row, tracked = self._assignment, self._row, not self._epochs
-        topic, number, offset = "", -1, -1
-        touched: list[PartitionProgress] = []
+        came = False
+        while self._runs:
+            run = self._runs.popleft()
+            if run[0].error() is not None:
+                self._take_event(run[0])
+            else:
+                came |= self._emit_run(run, emit_many)
+        if came:
+            self._codec_waits.succeeded()
+        return came
+
+    def _emit_run(self, run: list[Any], emit_many: Emit) -> bool:
+        """Emit messages of one partition, up to one that cannot be decoded; return whether any of them is new."""
+        progress = self._assignment.partitions[run[0].topic(), run[0].partition()]
+        offsets = list(map(type(run[0]).offset, run))
+        if offsets[0] < progress.items.next:  # some come once more, since their partition was paused
+            again = bisect_left(offsets, progress.items.next)
+            run, offsets = run[again:], offsets[again:]
+            if not run:
+                return False
+        rows, fault = self._decoded(run)
+        good = len(rows)
+        unreadable = fault if isinstance(fault, UnreadableMessage) else None
+        done = good if unreadable is None else good + 1
         try:
-            for message in self._messages:
-                if message.error() is not None:
-                    self._take_event(message)
-                    continue
-                if message.partition() != number or message.topic() != topic:
-                    topic, number = message.topic(), message.partition()
-                    progress = assignment.partitions[topic, number]
-                    items, place = progress.items, progress.place
-                    touched.append(progress)
-                offset = message.offset()
-                if offset < items.next:
-                    continue  # it came once more, since its partition was paused
-                fault = None
-                try:
-                    values = row(message)
-                except UnreadableMessage as error:
-                    fault = error
-                except SquallError:  # it is about the codec, not about the message, which is decoded again
-                    self._messages = iter([message, *self._messages])
-                    raise
-                except Exception as error:  # a codec of the user, or a library under one
-                    fault = UnreadableMessage(f"{class_name(error)}: {message_of(error)}")
-                if tracked:
-                    items.taken(offset, offset + 1)
-                else:
-                    items.next = offset + 1
-                if fault is not None:
-                    self._leave_out(emit, message, progress, fault)
-                    continue
-                emit(values, message_id=(place, offset))
-        except EmitError:
-            if tracked:
-                items.settle(offset)  # it would be refused for ever
+            if rows:
+                self._emit(rows, offsets[:good], progress, emit_many)
+        except BaseException as error:
+            done = getattr(error, "emitted", 0) + isinstance(error, Exception)
             raise
         finally:
-            for progress in touched:
-                if assignment.is_full(progress):
-                    self._pause(progress)
-        if offset >= 0:
-            self._codec_waits.succeeded()
-        return offset >= 0
+            if run[done:]:
+                self._runs.appendleft(run[done:])
+        if unreadable is not None:
+            self._leave_out(run[good], progress, unreadable, emit_many)
+        elif fault is not None:  # it is about the codec, not about the message, which is decoded again
+            raise fault
+        return True
+
+    def _decoded(self, run: list[Any]) -> tuple[list[tuple[object, ...]], SquallError | None]:
+        """Return the values of messages up to one that cannot be decoded, and why it cannot."""
+        rows: list[tuple[object, ...]] = []
+        while len(rows) < len(run):
+            try:
+                rows.extend(self._rows(run[len(rows) :]))  # keeps what comes before an error
+            except Exception as error:
+                if isinstance(error, SquallError) and not isinstance(error, UnreadableMessage):
+                    return rows, error
+                try:
+                    rows.append(self._row(run[len(rows)]))
+                except SquallError as fault:
+                    return rows, fault
+                except Exception as fault:  # a codec of the user, or a library under one
+                    return rows, UnreadableMessage(f"{class_name(fault)}: {message_of(fault)}")
+        return rows, None
+
+    def _emit(
+        self,
+        rows: list[tuple[object, ...]],
+        offsets: list[int],
+        progress: PartitionProgress,
+        emit_many: Emit,
+        stream: str = DEFAULT_STREAM,
+    ) -> None:
+        """Emit the values of messages of one partition. One that is refused would be refused for ever: it counts as settled."""
+        items = progress.items
+        if self._epochs:
+            items.next = offsets[-1] + 1
+        else:
+            items.taken_many(offsets, offsets[-1] + 1)
+        try:
+            emit_many(rows, message_ids=list(zip(repeat(progress.place), offsets)), stream=stream)
+        except BaseException as error:
+            refused = offsets[getattr(error, "emitted", 0)]
+            items.take_back(refused)
+            if isinstance(error, Exception):
+                items.next = refused + 1
+            raise
+        finally:
+            if self._assignment.is_full(progress):
+                self._pause(progress)
 
     def _leave_out(
-        self, emit: Emit, message: Any, progress: PartitionProgress, error: UnreadableMessage
+        self, message: Any, progress: PartitionProgress, error: UnreadableMessage, emit_many: Emit
     ) -> None:
         """Count a message that cannot be decoded, and emit it as it is, for who wants to keep it."""
         offset = message.offset()
@@ -240,7 +283,7 @@ class KafkaTask:
             )
         progress.left_out += 1
         values = (*progress.partition, offset, message.key(), message.value(), str(error))
-        emit(values, message_id=(progress.place, offset), stream=UNREADABLE)
+        self._emit([values], [offset], progress, emit_many, UNREADABLE)
 
     def _take_event(self, message: Any) -> None:
         error, partition = message.error(), (message.topic(), message.partition())

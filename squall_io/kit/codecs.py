@@ -72,6 +72,14 @@ def decoder(format: str | Decode | MessageCodec) -> Decode:
     return {"bytes": _same, "str": _text, "json": _json}[format]
 
 
+def swift_decoder(format: str | Decode | MessageCodec, read: Decode) -> Decode | None:
+    """Return the fastest function that reads the same as `read`, which is the decoder of this format; None: values stay as they
+    are. For bytes that cannot be read, and for None, it raises any error: ask `read` why, or what None becomes."""
+    if isinstance(format, str):
+        return {"bytes": None, "str": bytes.decode, "json": _parsed}[format]
+    return read
+
+
 def encoder(format: str | Encode | MessageCodec, subject: str = "") -> Encode:
     """Return the function that turns a value into the bytes of a message. It raises FailTuple; of a `MessageCodec`,
     also CodecAway and other SquallErrors.

@@ -5,7 +5,7 @@ Must not know: what is read, where positions are stored.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from topology_api import RewindableSpout
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class SettlingTask(Protocol):
     """What reads for a spout, once it is open."""
 
-    def settle(self, message_id: object) -> None:
-        """Take a message for done: it is not read again."""
+    def settle_many(self, message_ids: list[Any]) -> None:
+        """Take messages for done: they are not read again."""
 
     def save(self) -> None:
         """Store what is settled."""
@@ -35,12 +35,16 @@ class SettlingSpout(RewindableSpout):
 
     def ack(self, message_id: object) -> None:
         """Settle a message."""
-        self._task.settle(message_id)
+        self._task.settle_many([message_id])
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        """Settle messages."""
+        self._task.settle_many(message_ids)
 
     def fail(self, message_id: object, failure: Failure) -> None:
         """Settle a message that failed for good; one that was cut off is read again."""
         if failure.reason != "stopped":
-            self._task.settle(message_id)
+            self._task.settle_many([message_id])
 
     def deactivate(self) -> None:
         """Store how far messages are settled."""

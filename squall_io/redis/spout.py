@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING, Any
 
 from squall_io.kit.codecs import Decode, MessageCodec
 from squall_io.kit.replays import replay_problems
+from squall_io.kit.settling_spout import SettlingSpout
 from squall_io.redis.address import url_problems
 from squall_io.redis.entries import UNREADABLE_FIELDS, entry_problems, names_of
 from squall_io.redis.ids import before_time, id_of
 from squall_io.redis.progress import EARLIEST, LATEST, Positions, united_positions
 from squall_io.redis.task import UNREADABLE, RedisStreamTask
-from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
+from topology_api import Fields, InvalidConfig, Replay
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
-    from topology_api import Context, Failure
+    from topology_api import Context
 
 
-class RedisStreamSpout(RewindableSpout):
+class RedisStreamSpout(SettlingSpout):
     """The entries of streams, one tuple each. Needs the extra `redis`, and Redis 7 or newer.
 
     The streams are divided among the tasks by their number alone; a stream is read by one task. A stream that does not exist
@@ -53,7 +54,6 @@ class RedisStreamSpout(RewindableSpout):
     replay: as `Spout.replay`.
     """
 
-    threaded = True  # reading blocks
     _task: RedisStreamTask
 
     def __init__(
@@ -69,7 +69,7 @@ class RedisStreamSpout(RewindableSpout):
         fields: Sequence[str] = ("value",),
         schema: str | None = None,
         max_gap: int = 10_000,
-        replay: Replay | None = RewindableSpout.replay,
+        replay: Replay | None = SettlingSpout.replay,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
@@ -120,24 +120,6 @@ class RedisStreamSpout(RewindableSpout):
     def merge_positions(self, positions: list[Positions]) -> dict[str, Any]:
         """Return the union: each stream is in the position of the one task that read it."""
         return united_positions(positions)
-
-    def ack(self, message_id: object) -> None:
-        """Settle an entry."""
-        self._task.settle(message_id)
-
-    def fail(self, message_id: object, failure: Failure) -> None:
-        """Settle an entry that failed for good; one that was cut off is read again."""
-        if failure.reason != "stopped":
-            self._task.settle(message_id)
-
-    def deactivate(self) -> None:
-        """Have the group store how far entries are settled."""
-        self._task.save()
-
-    def close(self) -> None:
-        """Store how far entries are settled, and close the connection."""
-        if hasattr(self, "_task"):
-            self._task.close()
 
 
 def _stream_problems(streams: object) -> Iterator[str]:

@@ -122,16 +122,18 @@ class RedisStreamTask:
             self._retry_at = self._context.now() + RETRY_SECONDS
             raise
 
-    def settle(self, message_id: Any) -> None:
-        """Note that the tree of an entry is done, or failed for good."""
-        place, before = message_id
-        progress = self._streams.get(place[0])
-        if not self._tracked or progress is None or progress.place != tuple(place):
+    def settle_many(self, message_ids: list[Any]) -> None:
+        """Note that the trees of entries are done, or failed for good."""
+        if not self._tracked:
             return
-        progress.items.settle(before)
-        if progress.paused and 2 * progress.items.waiting <= self._max_gap:
-            progress.paused = False
-            self._explain()
+        for place, before in message_ids:
+            progress = self._streams.get(place[0])
+            if progress is None or progress.place != tuple(place):
+                continue
+            progress.items.settle(before)
+            if progress.paused and 2 * progress.items.waiting <= self._max_gap:
+                progress.paused = False
+                self._explain()
         now = self._context.now()
         if now >= self._save_at:  # `next` is not called at the limit of pending trees
             self._save_at = now + SAVE_SECONDS

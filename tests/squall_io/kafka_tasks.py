@@ -76,6 +76,10 @@ class KafkaSpoutTask:
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         self.emitted.append((stream, tuple(values), message_id))
 
+    def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
+        for values, message_id in zip(rows, message_ids, strict=True):
+            self.emit(values, message_id=message_id, stream=stream)
+
     def step(self) -> None:
         """Call `next_tuple`; note its error."""
         try:

@@ -103,7 +103,7 @@ def test_nothing_unsettled_is_ever_committed_and_all_of_it_in_the_end(steps: lis
     draw.shuffle(under_way)
     while under_way:
         assert each.settled() == {("a", 0): min(under_way)}
-        each.settle(progress.place, under_way.pop())
+        each.settle(progress.place, [under_way.pop()])
     assert each.settled() == {("a", 0): last + 1}
     each.ended(progress, last + 3)  # marks of transactions
     assert each.settled() == {("a", 0): last + 3}
@@ -121,9 +121,9 @@ def test_a_partition_is_paused_at_the_gap_and_read_on_below_half_of_it() -> None
     assert each.waits() == (
         "a-0 is paused: offset 10 is neither acked nor failed, and 4 messages from it on are emitted"
     )
-    assert each.settle(progress.place, 12) is None
-    assert each.settle(progress.place, 10) is None
-    assert each.settle(progress.place, 11) is progress
+    assert each.settle(progress.place, [12]) is None
+    assert each.settle(progress.place, [10]) is None
+    assert each.settle(progress.place, [11]) is progress
     assert each.waits() == ""
 
 
@@ -134,16 +134,16 @@ def test_acks_of_a_topic_that_was_created_again_do_not_settle_its_new_messages()
     old.items.taken(5, 6)
     each.jumped(("a", 0), 9)  # retention: what is under way still counts
     assert each.settled() == {("a", 0): 5}
-    each.settle(old.place, 5)
+    each.settle(old.place, [5])
     assert each.settled() == {("a", 0): 9}
     old.items.taken(9, 10)
     each.jumped(("a", 0), 0)
     new = each.partitions["a", 0]
     for offset in range(10):
         new.items.taken(offset, offset + 1)
-    each.settle(old.place, 9)
+    each.settle(old.place, [9])
     for offset in range(9):
-        each.settle(new.place, offset)
+        each.settle(new.place, [offset])
     assert each.settled() == {("a", 0): 9}
 
 

@@ -49,7 +49,7 @@ def test_messages_wait_for_their_registry(
     spout.open(context)
     if epochs:
         spout.rewind(None)
-    monkeypatch.setattr(spout, "emit", lambda values, **more: emitted.append(values[0]))
+    monkeypatch.setattr(spout, "emit_many", lambda rows, **more: emitted.extend(values[0] for values in rows))
 
     def called(until: Any) -> None:
         def once() -> bool:

@@ -53,6 +53,36 @@ def test_what_is_settled_behind_an_unsettled_item_counts_as_waiting() -> None:
     assert (flight.position, flight.waiting) == (5, 0)
 
 
+@given(st.lists(st.integers(1, 5), max_size=30), st.randoms(use_true_random=False))
+def test_many_at_once_are_the_same_as_one_by_one(sizes: list[int], draw: Any) -> None:
+    one, many = ItemsInFlight(0), ItemsInFlight(0)
+    at, open_items = 0, []
+    for size in sizes:
+        items = list(range(at, at + 2 * size, 2))
+        at += 2 * size
+        for item in items:
+            one.taken(item, at)
+        many.taken_many(items, at)
+        open_items += items
+        if draw.random() < 0.5:
+            draw.shuffle(open_items)
+        settled, open_items = open_items[:size], open_items[size:]
+        for item in settled:
+            one.settle(item)
+        many.settle_many(settled)
+        assert (one.position, one.waiting, one.next) == (many.position, many.waiting, many.next)
+
+
+def test_items_that_were_not_emitted_after_all_are_taken_back() -> None:
+    flight = ItemsInFlight(0)
+    flight.taken_many([0, 1, 4, 5], 6)
+    flight.settle_many([0])
+    flight.take_back(4)
+    assert (flight.position, flight.waiting, flight.next) == (1, 1, 4)
+    flight.settle_many([1])
+    assert (flight.position, flight.is_settled) == (4, True)
+
+
 # Waiting.
 
 

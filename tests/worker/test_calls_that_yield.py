@@ -91,6 +91,23 @@ class Reads(Bolt):
         HELD.clear()
 
 
+class Polls(Spout):
+    """Each call waits a moment for the next message, as a client does, and emits it."""
+
+    threaded = True
+    outputs = Fields("text")
+
+    def open(self, context: object) -> None:
+        self.moment, self.emits = threading.Event(), 0
+
+    def next_tuple(self) -> float:
+        self.moment.wait(0.001)
+        self.emits += 1
+        EVENTS.append("polled")
+        self.emit((str(self.emits),))
+        return 0.0
+
+
 class Once(Spout):
     """Emits one tuple."""
 
@@ -128,6 +145,13 @@ def consumer() -> Topology:
     builder = TopologyBuilder("consumer")
     builder.set_spout("consumes", Consumes())
     builder.set_bolt("reads", Reads()).shuffle_grouping("consumes")
+    return builder.build()
+
+
+def poller() -> Topology:
+    builder = TopologyBuilder("poller")
+    builder.set_spout("polls", Polls())
+    builder.set_bolt("reads", Reads()).shuffle_grouping("polls")
     return builder.build()
 
 
@@ -214,6 +238,12 @@ def test_tuples_leave_while_the_call_runs(running: Running) -> None:
             "a visit, a flush, and the bolt's run"
         )
     assert "over" not in EVENTS
+
+
+@pytest.mark.parametrize("running", [[poller()]], indirect=True)
+def test_tuples_of_short_calls_leave_between_two_of_them(running: Running) -> None:
+    running.until_event("read 1", "read 2")
+    assert EVENTS.index("read 2") < 50  # not when a frame is full
 
 
 def test_a_call_is_shown_once_it_has_run_for_a_second(running: Running) -> None:

@@ -40,9 +40,14 @@ class ThreadedTasks:
     def submit(self, task: Task, job: Job) -> None:
         """Run a job of a task in its thread."""
         calls = self.calls[task.id]
-        calls.due, calls.quiet = task.busy_since + VISIT_SECONDS, False
         if task.jobs == 1:  # not by the thread: the loop may visit the call before the thread begins it
             calls.looks = calls.stopped
+            # A task whose jobs are short has one whenever the loop sends what waits; what the last job emitted leaves now.
+            if task.emitter.dirty:
+                self.links.flush(task, Flush.IDLE)
+        calls.quiet = False
+        if not task.emitter.dirty or task.jobs > 1:
+            calls.due = task.busy_since + VISIT_SECONDS
         self.runner.submit(task.id, calls.job(job))
 
     def close(self, task: Task) -> None:

@@ -351,6 +351,32 @@ class SpoutEmitter(Emitter):
             self.track((message_id, row, output.source, 0, 1, self.now, None))
         self.emitted += 1
 
+    @cython.locals(output=StreamOutput, row=tuple, ids=list, box=Outbox, at=cython.Py_ssize_t)
+    def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit_many`."""
+        if get_ident() != self.owner:
+            self.refuse()
+        ids: list[Any] = ids_of(rows, message_ids)
+        output = self.output(stream)
+        source, now = output.source, self.now
+        at = 0
+        try:
+            for values in rows:
+                row: Row = values if type(values) is tuple else self.row(values)
+                if len(row) != output.arity:
+                    self.wrong_arity(output, row)
+                message_id = ids[at]
+                if message_id is None:
+                    for box in output.choose(row):
+                        self.put(box, row, [])
+                else:
+                    self.track((message_id, row, source, 0, 1, now, None))
+                at += 1
+                self.emitted += 1
+        except BaseException as error:
+            error.emitted = at  # type: ignore[attr-defined]
+            raise
+
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_direct`."""
         if get_ident() != self.owner:
@@ -416,6 +442,14 @@ class SpoutEmitter(Emitter):
             # A user's recursion left no room for these calls: the emission is refused, and its tree must not stay.
             tracker.forget(root)
             raise
+
+
+def ids_of(rows: Any, message_ids: Any) -> list[Any]:
+    """Return the message id of each row of `emit_many`."""
+    ids = [None] * len(rows) if message_ids is None else list(message_ids)
+    if len(ids) != len(rows):
+        raise EmitError(f"emit_many() got {len(rows)} rows and {len(ids)} message ids: give one for each row")
+    return ids
 
 
 def short(value: object, most: int = 120) -> str:

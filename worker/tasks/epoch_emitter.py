@@ -10,7 +10,7 @@ from typing import Any
 
 from worker.epochs.emissions import Emissions, Kept
 from worker.routing.router import Row, StreamOutput
-from worker.tasks.emitter import SpoutEmitter
+from worker.tasks.emitter import SpoutEmitter, ids_of
 from worker.tracking.tracker import Tracker
 
 try:
@@ -59,6 +59,20 @@ class EpochSpoutEmitter(SpoutEmitter):
         self.emissions.count += 1  # as `add` does
         if message_id is not None:
             self.emissions.open.append(message_id)
+
+    def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
+        """See `topology_api.Spout.emit_many`."""
+        ids, before = ids_of(rows, message_ids), self.emitted
+        try:
+            super().emit_many(rows, message_ids=ids, stream=stream)
+        finally:
+            count = self.emitted - before
+            if self.rewindable:
+                self.emissions.count += count
+                self.emissions.open += [each for each in ids[:count] if each is not None]
+            else:
+                for values, message_id in zip(rows[:count], ids):
+                    self.emissions.add(message_id, (stream, 0, self.row(values)))
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_direct`."""

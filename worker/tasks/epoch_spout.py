@@ -29,7 +29,7 @@ from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.fitting import unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
-from worker.tasks.spout import SpoutTask
+from worker.tasks.spout import SpoutTask, call_ack_many
 from worker.tasks.task import Task
 from worker.tasks.unsent_rows import LostRow, can_be_kept, drop_outboxes, fill_outboxes, give_up_row
 from worker.tracking.tracker import Emission
@@ -235,6 +235,10 @@ class EpochSpoutTask(SpoutTask):
             return
         self.acking = True
         self.emitter.close_for("emissions from ack() are not repeated after a rewind: emit in next_tuple")
+        if self.ack_many is not None and self.observer is None:
+            committed, ids = list(ids), ()
+            if committed:
+                call_ack_many(self, committed)
         for message_id in ids:
             self.acked += 1
             if self.has_ack:

@@ -16,7 +16,7 @@ from topology_api import Context, Failure, Hook, InvalidConfig
 from topology_api.tuples import Tuple
 from worker.routing.outbox import Outbox
 from worker.routing.router import Row
-from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter
+from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter, ids_of
 from worker.tasks.holding import HoldingEmitter
 
 
@@ -117,6 +117,16 @@ class ObservedSpoutEmitter(Observed, SpoutEmitter):
     def emit(self, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         row = self.row(values)
         self.observe(partial(super().emit, row, message_id=message_id, stream=stream), stream, row)
+
+    def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
+        at = 0
+        try:
+            for values, message_id in zip(rows, ids_of(rows, message_ids)):
+                self.emit(values, message_id=message_id, stream=stream)
+                at += 1
+        except BaseException as error:
+            error.emitted = at  # type: ignore[attr-defined]
+            raise
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         row = self.row(values)

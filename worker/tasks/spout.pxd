@@ -37,6 +37,7 @@ cdef class SpoutTask(Task):
     cdef public object reading
     cdef public object next_tuple
     cdef public bint has_ack
+    cdef public object ack_many
 
     cpdef bint at_limit(self) except -1
     cpdef bint full(self) except -1

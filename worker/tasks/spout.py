@@ -98,11 +98,19 @@ class SpoutTask(Task):
         self.first_failure: tuple[float, str] | None = None
         #: The reading of a moment ago: its time, the count of emissions, and whether the task had emitted before it.
         self.reading: tuple[float, int, bool] | None = None
-        self.attach(("emit", "emit_direct", "finish"), Spout, self)
+        self.attach(("emit", "emit_direct", "emit_many", "finish"), Spout, self)
         self.next_tuple: Callable[[], Any] = instance.next_tuple
-        self.has_ack = type(instance).ack is not Spout.ack or "ack" in vars(instance)
+        #: `ack_many`; None: `ack` is called for each tree.
+        self.ack_many: Callable[[list[Any]], Any] | None = acks_by_many(instance)
+        own_ack = type(instance).ack is not Spout.ack or "ack" in vars(instance)
+        self.has_ack = own_ack or self.ack_many is not None
 
     # Methods that the user's instance gets.
+
+    @property
+    def emit_many(self) -> Callable[..., None]:
+        """Like `emit`, for several tuples."""
+        return self.emitter.emit_many if self.calls is None else self.calls.emit_many
 
     def finish(self) -> None:
         """Implement `Spout.finish`: the source has ended."""
@@ -333,6 +341,9 @@ class SpoutTask(Task):
         if not has_ack and observer is None:
             self.acked += len(emissions)
             return []
+        if self.ack_many is not None and observer is None:
+            call_ack_many(self, [emission[0] for emission in emissions])
+            return []
         most = enough - self.besides
         given = 0
         try:
@@ -453,6 +464,23 @@ class SpoutTask(Task):
         failures, self.late_failures = self.late_failures, []
         for root, failure in failures:
             self.tracker.fail(root, failure)
+
+
+def acks_by_many(instance: Spout) -> Callable[[list[Any]], Any] | None:
+    """Return the `ack_many` of a spout, unless it has none, or has overridden `ack` since."""
+    owners = [each for each in (instance, *type(instance).__mro__) if {"ack", "ack_many"} & vars(each).keys()]
+    has_many = "ack_many" in vars(owners[0]) and owners[0] is not Spout
+    return instance.ack_many if has_many else None
+
+
+def call_ack_many(task: SpoutTask, ids: list[Any]) -> None:
+    """Call `ack_many` for these message ids."""
+    task.acked += len(ids)
+    assert task.ack_many is not None
+    try:
+        task.ack_many(ids)
+    except BaseException as error:
+        task.final_call_raised("ack_many", error, ids[0])
 
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from topology_api import Bolt, Spout
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
+from worker.tasks.emitter import SpoutEmitter, ids_of
 from worker.tasks.runners import Job, TaskStopped, ThreadRunner
 from worker.tasks.spout import SpoutTask
 
@@ -64,7 +65,11 @@ class YieldingCalls:
         self.emit = self.guarded(task.emitter.emit) if isinstance(task, BoltTask) else self.guarded_spout()
         self.emit_direct = self.guarded(task.emitter.emit_direct)
         task.calls = self
-        task.attach(("emit", "emit_direct"), Spout if isinstance(task, SpoutTask) else Bolt, task)
+        if isinstance(task, SpoutTask):
+            self.emit_many = self.guarded_many(task.emitter)
+            task.attach(("emit", "emit_direct", "emit_many"), Spout, task)
+        else:
+            task.attach(("emit", "emit_direct"), Bolt, task)
 
     @property
     def long_from(self) -> float:
@@ -156,6 +161,30 @@ class YieldingCalls:
                 leave()
             if self.quiet:
                 self.wake_loop()
+
+        return run
+
+    def guarded_many(self, emitter: SpoutEmitter) -> Callable[..., None]:
+        """Return a spout's `emit_many`: it may yield after each share of the task."""
+
+        def run(rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
+            if emitter.owner != threading.get_ident():
+                emitter.refuse()
+            ids, at = ids_of(rows, message_ids), 0
+            try:
+                while at < len(rows):
+                    if self.inside and (self.looks or emitter.emitted >= self.enough):
+                        self.before_emission()
+                    most = max(1, self.enough - emitter.emitted) if self.inside else len(rows)
+                    part = rows if at == 0 and most >= len(rows) else rows[at : at + most]
+                    with self.lock:
+                        emitter.emit_many(part, message_ids=ids[at : at + most], stream=stream)
+                    at += len(part)
+                    if self.quiet:
+                        self.wake_loop()
+            except BaseException as error:
+                error.emitted = at + getattr(error, "emitted", 0)  # type: ignore[attr-defined]
+                raise
 
         return run
 

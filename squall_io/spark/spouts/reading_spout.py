@@ -325,6 +325,11 @@ class ReadingTask:
             emit(values, message_id=(self._name, position))
         return None
 
+    def settle_many(self, message_ids: list[Any]) -> None:
+        """Record that the trees of items are done, or failed for good."""
+        for message_id in message_ids:
+            self.settle(message_id)
+
     def settle(self, message_id: object) -> None:
         """Record that the tree of an item is done, or failed for good."""
         if self._begin is not None:

@@ -1,0 +1,188 @@
+"""`Spout.emit_many` and `Spout.ack_many`: the same as many calls of `emit` and `ack`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local_cluster import LocalCluster
+from tests.worker.lone_spout import lone_spout
+from topology_api import (
+    Bolt,
+    EmitError,
+    Fields,
+    Grouping,
+    GroupingError,
+    Hook,
+    RewindableSpout,
+    Spout,
+    TopologyBuilder,
+    Tuple,
+)
+from worker.tasks.spout import SpoutTask
+
+COUNT = 3000
+#: What happened: texts with numbers.
+EVENTS: list[tuple[str, Any]] = []
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> None:
+    EVENTS.clear()
+
+
+def happened(what: str) -> list[Any]:
+    return [value for event, value in EVENTS if event == what]
+
+
+class Emits(Spout):
+    """Emits numbers, all in one call."""
+
+    outputs = Fields("number")
+
+    def next_tuple(self) -> None:
+        self.emit_many([(number,) for number in range(COUNT)], message_ids=range(COUNT))
+        self.finish()
+
+    def ack(self, message_id: object) -> None:
+        EVENTS.append(("acked", message_id))
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        EVENTS.append(("acked many", list(message_ids)))
+
+
+class EmitsInThread(Emits):
+    threaded = True
+
+
+class EmitsAgain(Emits, RewindableSpout):
+    """The same, with a position."""
+
+    def position(self) -> int:
+        return 1
+
+    def rewind(self, position: object) -> None:
+        pass
+
+
+class AcksOneByOne(Emits):
+    """Has overridden `ack` alone."""
+
+    def ack(self, message_id: object) -> None:
+        EVENTS.append(("acked by hand", message_id))
+
+
+class Reads(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        EVENTS.append(("read", tup["number"]))
+
+
+class Watches(Hook):
+    """Hears of tuples and acks."""
+
+    def emitted(self, task: int, stream: str, values: tuple[Any, ...], targets: Sequence[int]) -> None:
+        EVENTS.append(("emitted", values))
+
+    def spout_acked(self, message_id: object) -> None:
+        EVENTS.append(("heard of", message_id))
+
+
+def run(spout: Spout, observers: tuple[Any, ...] = (), **conf: object) -> None:
+    builder = TopologyBuilder("many", {name.replace("_", "."): value for name, value in conf.items()})
+    builder.set_spout("emits", spout)
+    builder.set_bolt("reads", Reads()).shuffle_grouping("emits")
+    with LocalCluster(observers=observers) as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("many", timeout=60)
+
+
+@pytest.mark.parametrize("kind", [Emits, EmitsInThread, EmitsAgain])
+@pytest.mark.parametrize("state", [False, True])
+def test_all_tuples_come_once_in_their_order_and_are_acked(
+    kind: type[Spout], state: bool, tmp_path: Path
+) -> None:
+    run(kind(), topology_state_path=tmp_path.as_uri() if state else None)
+    assert happened("read") == list(range(COUNT))
+    acked = happened("acked many")
+    assert sorted(number for each in acked for number in each) == list(range(COUNT))
+    assert len(acked) < COUNT / 10 and not happened("acked")
+
+
+def test_a_call_waits_at_the_pending_limit() -> None:
+    run(EmitsInThread(), topology_max_spout_pending=7)
+    assert happened("read") == list(range(COUNT))
+
+
+def test_the_ack_that_a_subclass_overrides_is_called() -> None:
+    run(AcksOneByOne())
+    assert sorted(happened("acked by hand")) == list(range(COUNT)) and not happened("acked many")
+
+
+def test_hooks_hear_of_each_tuple_and_each_ack() -> None:
+    run(Emits(), (Watches(),))
+    assert happened("emitted") == [(number,) for number in range(COUNT)]
+    assert sorted(happened("heard of")) == list(range(COUNT))
+    assert sorted(happened("acked")) == list(range(COUNT))
+
+
+def running_spout() -> SpoutTask:
+    """Return a task whose calls the test makes."""
+    task = lone_spout(Emits(), 1, lambda: 0.0)
+    task.emitter.open_for(threading.get_ident())
+    return task
+
+
+def test_tuples_without_message_ids_are_not_tracked() -> None:
+    task = running_spout()
+    spout = task.instance
+    spout.emit_many([(1,), (2,)])
+    spout.emit_many([(3,)], message_ids=["three"])
+    assert (task.emitter.emitted, task.tracker.pending) == (3, 1)
+
+
+def test_rows_before_one_that_is_refused_are_emitted_and_none_after_it() -> None:
+    task = running_spout()
+    spout = task.instance
+    with pytest.raises(EmitError, match=r"2 value\(s\) were emitted") as refused:
+        spout.emit_many([(0,), (1,), (2, "too much"), (3,)], message_ids=range(4))
+    assert refused.value.emitted == 2
+    assert (task.emitter.emitted, task.tracker.pending) == (2, 2)
+    with pytest.raises(EmitError, match="2 rows and 1 message ids") as refused:
+        spout.emit_many([(0,), (1,)], message_ids=[0])
+    assert refused.value.emitted == 0
+    with pytest.raises(EmitError, match="no output stream 'other'"):
+        spout.emit_many([(0,)], stream="other")
+
+
+class Refuses(Grouping):
+    """Has no task for the last number."""
+
+    def prepare(self, context: Any, source: Any, stream: Any, targets: Any) -> None:
+        self.targets = list(targets)
+
+    def choose(self, values: tuple[Any, ...]) -> list[int]:
+        return self.targets if values[0] < COUNT - 1 else [999]
+
+
+class EmitsForRefusal(EmitsInThread):
+    def next_tuple(self) -> None:
+        try:
+            super().next_tuple()
+        except GroupingError as error:
+            EVENTS.append(("refused behind", error.emitted))
+            self.finish()
+
+
+def test_a_call_that_yields_says_how_many_it_has_emitted_in_all() -> None:
+    builder = TopologyBuilder("many")
+    builder.set_spout("emits", EmitsForRefusal())
+    builder.set_bolt("reads", Reads()).custom_grouping("emits", Refuses())
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("many", timeout=60)
+    assert happened("refused behind") == [COUNT - 1]
+    assert happened("read") == list(range(COUNT - 1))
