@@ -121,7 +121,11 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
+        file, _, test = nodeid.partition("::")
+        if file.startswith(
+            "tests/connectors/"
+        ):  # the tests of a connector share a server, those of others run beside them
+            return f"connectors {test.partition('[')[2].partition('_')[0]}"
         folder = "/".join(file.split("/")[:2])
         if folder == "tests/connectors" and "[" in nodeid:
             world = nodeid.partition("[")[2].partition("_")[0]
