@@ -222,9 +222,7 @@ def test_each_row_is_written_once_when_the_server_restarts_before_the_commit(
     assert written(running.url) == [(number, 5) for number in range(200)]
 
 
-def test_a_missing_table_or_column_says_what_to_do(url: str) -> None:
-    with pytest.raises(SquallError, match=r"no table 'bills'.*create it"):
-        SqlSink(url, "bills", ["id"]).read_token("t")
+def test_a_missing_column_says_what_there_is(url: str) -> None:
     with pytest.raises(SquallError, match="no columns tax; its columns are id, price"):
         SqlSink(url, "orders", ["id", "tax"]).read_token("t")
 
