@@ -98,6 +98,9 @@ AROUND_THE_CORES = {
     "squall/transport/carriers/other_end.py",
     "squall/transport/carriers/same_host.py",
     "squall/transport/carriers/sockets.py",
+    "squall_io/kit/calls.py",  # a thread that makes calls which block
+    "squall_io/kit/publishing.py",  # pauses between two attempts, in that thread
+    "squall_io/kit/queue_task.py",  # a thread that keeps a connection alive
     "squall_io/kit/schemas/avro.py",  # io.BytesIO: fastavro reads and writes a file
     "squall_io/kit/schemas/registry.py",  # asks a registry
     "squall_io/kit/secrets.py",  # the environment and files of secrets
