@@ -241,6 +241,21 @@ def test_acks_of_a_lost_connection_are_void_though_ids_begin_again(opened: Opene
     assert task.metrics.gauges["messages in flight"]() == 1
 
 
+def test_an_ack_that_comes_while_the_connection_is_lost_is_void(opened: Opened) -> None:
+    """The second thread loses the connection while the first one is in `ack`."""
+    server = QueueServer("a")
+    task = opened(server)
+    task.step()
+    server.errors["receive"] = [QueueAway("connection reset")]
+    wait = task.step()
+    queue = task.spout._task
+    assert wait is not None and queue is not None
+    queue._settled.append((task.emitted[0][2], None))
+    task.step(wait)
+    task.step()
+    assert server.done == [] and list(server.sent.values()) == ["a"]
+
+
 def test_acks_wait_for_the_next_connection_of_a_client_that_keeps_ids(opened: Opened) -> None:
     server = QueueServer("a", "b", "c")
     server.keeps_ids = True
