@@ -215,7 +215,8 @@ class World:
 
     def look(self) -> None:
         for reader in self.readers:
-            young = [(name, number) for name, number in self.files if (name, number) not in self.old]
+            old = self.old | {each[:2] for each in self.emitted}
+            young = [key for key in self.files if key not in old]
             hidden: set[tuple[str, int]] = set()
             if young and self.random.random() < 0.3:
                 name, number = self.random.choice(young)
