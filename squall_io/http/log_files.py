@@ -27,8 +27,6 @@ class NoLog(SquallError):
 def path_problem(directory: str, webhdfs: str | None) -> str | None:
     """Return why a path in normal form cannot be the directory of a log."""
     scheme = scheme_of(directory)
-    if scheme == LOCAL and not directory.removeprefix("file://").startswith("/"):
-        return f"directory is {directory!r}: give an absolute path"
     if needs_java(scheme, webhdfs or default_webhdfs(directory)):
         return (
             f"directory is {directory!r}: give a folder of the workers' hosts, an hdfs:// path with the address of its NameNode"

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def post(port: int, body: bytes, path: str = "/hooks", **headers: str) -> tuple[
     except urllib.error.HTTPError as error:
         with error:
             return error.code, json.load(error), {k.lower(): v for k, v in error.headers.items()}
-    except OSError:
+    except (OSError, HTTPException):
         return 0, None, {}
 
 
@@ -167,14 +168,15 @@ def stored(folder: Path, bodies: list[bytes], index: int = 0) -> None:
     files.close()
 
 
+@pytest.mark.slow
 def test_the_spout_keeps_the_contract_of_positions(tmp_path: Path) -> None:
     for index in (0, 1):
-        stored(tmp_path / "log", [b"%d" % (100 * index + n) for n in range(10)], index)
-    expected = [(100 * index + n,) for index in (0, 1) for n in range(10)]
-    for tasks in (1, 2):
-        check_rewindable_spout(lambda: HttpSpout(str(tmp_path / "log"), port=0), expected, parallelism=tasks)
+        stored(tmp_path / "log", [b"%d" % (100 * index + n) for n in range(6)], index)
+    expected = [(100 * index + n,) for index in (0, 1) for n in range(6)]
+    check_rewindable_spout(lambda: HttpSpout(str(tmp_path / "log"), port=0), expected, parallelism=2)
 
 
+@pytest.mark.slow
 def test_a_request_that_was_answered_is_emitted_by_the_successor_of_a_killed_worker(
     tmp_path: Path, port: int
 ) -> None:
@@ -294,7 +296,7 @@ def test_a_directory_of_another_host_is_not_read_and_explain_says_so(tmp_path: P
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        ({"directory": "relative"}, "absolute path"),
+        ({"directory": "relative"}, "it is relative"),
         ({"directory": "hdfs:///hooks"}, "address of its NameNode"),
         ({"port": -1}, "port is -1"),
         ({"token": "s3cret"}, "has the secret itself"),
