@@ -10,6 +10,7 @@ import importlib
 import ssl
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 METHODS: Final = ("POST", "PUT", "PATCH")
 #: The most bytes of an answer that are read.
 _ANSWER_BYTES: Final = 65_536
-#: The longest wait of `cleanup` for connections to close.
-_CLOSE_SECONDS: Final = 1.0
 
 
 class ReceiverAway(SquallError):
@@ -57,6 +56,8 @@ class Poster:
         self._now = context.now
         self._client: Any = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: asyncio.Event | None = None
+        self._closing: asyncio.Task[None] | None = None
         #: Before this time nothing is sent: the receiver has asked for it.
         self._not_before = 0.0
         self._again = context.counter("requests sent again")
@@ -110,25 +111,30 @@ class Poster:
         """Return the client; it is made in the loop in which it is used."""
         if self._client is None:
             httpx, most = self._httpx, self._settings.most
-            self._loop = asyncio.get_running_loop()
+            self._loop, self._ended = asyncio.get_running_loop(), asyncio.Event()
             self._client = httpx.AsyncClient(
                 verify=self._verify,
                 timeout=self._settings.timeout,
                 limits=httpx.Limits(max_connections=most, max_keepalive_connections=most),
                 follow_redirects=False,
             )
+            self._closing = asyncio.create_task(self._closed_at_the_end(self._client))
         return self._client
+
+    async def _closed_at_the_end(self, client: Any) -> None:
+        """Close the connections when the task ends, or the worker's loop, which cancels what runs in it."""
+        assert self._ended is not None
+        try:
+            await self._ended.wait()
+        finally:
+            await client.aclose()
 
     def close(self) -> None:
         """Close the connections. Called in another thread than the loop's."""
-        client, loop, self._client = self._client, self._loop, None
-        if client is None or loop is None or not loop.is_running():
-            return
-        closing = asyncio.run_coroutine_threadsafe(client.aclose(), loop)
-        try:
-            closing.result(_CLOSE_SECONDS)
-        except Exception:  # the connections end with the process
-            closing.cancel()
+        loop, ended, self._client = self._loop, self._ended, None
+        if loop is not None and ended is not None:
+            with suppress(RuntimeError):  # the loop has ended, and has closed them
+                loop.call_soon_threadsafe(ended.set)
 
 
 async def _beginning(response: Any) -> str:
