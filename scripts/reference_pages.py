@@ -1,10 +1,11 @@
 """Writes the files that are generated from the code: conf/defaults.yaml, and of docs/ the API reference, options, the life of a
-topology, the HTTP API, and the options of the page for people who come from Storm.
+topology, the HTTP API, the options of the page for people who come from Storm, those of connectors in their pages, and the
+matrix of their faults.
 
     python scripts/reference_pages.py        # after a change of docstrings, options or tables
 
-Their content (of the last page: its table) is in docstrings and tables, nowhere else; tests/repository/test_reference_pages.py
-checks that the pages are up to date. This script must not know what any of it means.
+Their content (of the last pages: their tables) is in docstrings and tables, nowhere else;
+tests/repository/test_reference_pages.py checks that the pages are up to date. This script must not know what any of it means.
 """
 
 from __future__ import annotations
@@ -13,13 +14,18 @@ import importlib
 import inspect
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
+
+from scripts import fault_matrix  # noqa: E402
+from scripts.connector_options import filled, pages  # noqa: E402
+from scripts.docstrings import prose  # noqa: E402
 
 #: The modules of the reference, and the order in which a reader wants their names.
 MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
@@ -79,9 +85,6 @@ PUBLIC = {name for sections in MODULES.values() for names in sections.values() f
 #: Classes that only Squall instantiates.
 GIVEN = {"Tuple", "Context", "Handle", "BoltDeclarer", "Completed", "BoltRun"}
 FOR_DEVELOPERS = r" Each is documented in the\s+module that defines it\."
-PARAMETER = re.compile(r"^([a-z]\w*(?:, [a-z]\w*)*): (.*)$")
-#: Names described within a line: "..., read-only. log: a logging.Logger".
-FURTHER = re.compile(r"(?<=\. )([a-z]\w*(?:, [a-z]\w*)*)(?=: )")
 
 
 class Verbatim:
@@ -106,39 +109,6 @@ def signature(function: Any, *, method: bool) -> str:
     if returns in (inspect.Signature.empty, "None", None):
         return str(found.replace(parameters=shown, return_annotation=inspect.Signature.empty))
     return str(found.replace(parameters=shown, return_annotation=Verbatim(str(returns))))
-
-
-def prose(text: str, indent: str = "") -> Iterator[str]:
-    """A docstring in Markdown: paragraphs, and a bullet for each `name: description`."""
-    bullets = False
-    for line in inspect.cleandoc(text).splitlines():
-        entry = PARAMETER.match(line)
-        if not line.strip():
-            bullets = False
-            yield ""
-        elif entry is not None:
-            if not bullets:
-                yield ""
-            bullets = True
-            yield f"{indent}- {as_code(entry[1])}: {with_names(entry[2])}"
-        elif line.startswith("    ") and not bullets:  # code
-            yield indent + line
-        elif line.startswith("Raises "):
-            bullets = False
-            yield ""
-            yield indent + line
-        else:
-            yield f"{indent}{'  ' if bullets else ''}{with_names(line.strip())}"
-
-
-def as_code(names: str) -> str:
-    """Put each of some names in backticks."""
-    return ", ".join(f"`{name}`" for name in names.split(", "))
-
-
-def with_names(text: str) -> str:
-    """Put the names in backticks that a line describes after its first sentence."""
-    return FURTHER.sub(lambda found: as_code(found[0]), text)
 
 
 def members(cls: type) -> Iterator[tuple[str, Any]]:
@@ -311,13 +281,25 @@ def default_options() -> str:
     return defaults_yaml()
 
 
-PAGES = {
+def with_options(page: str) -> str:
+    """Return a page of a connector with its options; the rest of it is written by hand."""
+    return filled((ROOT / page).read_text(encoding="utf-8"))
+
+
+def connectors() -> str:
+    """Return the page of all connectors with the matrix of faults; the rest of it is written by hand."""
+    return fault_matrix.filled((ROOT / "docs" / "connectors.md").read_text(encoding="utf-8"))
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
     "conf/defaults.yaml": default_options,
     "docs/api.md": api,
     "docs/options.md": options,
     "docs/states.md": states,
     "docs/http-api.md": http_api,
     "docs/coming-from-storm.md": coming_from_storm,
+    "docs/connectors.md": connectors,
+    **{page: partial(with_options, page) for page in pages()},
 }
 
 

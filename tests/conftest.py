@@ -94,7 +94,11 @@ class _ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
+        file, _, test = nodeid.partition("::")
+        if file.startswith(
+            "tests/connectors/"
+        ):  # the tests of a connector share a server, those of others run beside them
+            return f"connectors {test.partition('[')[2].partition('_')[0]}"
         folder = "/".join(file.split("/")[:2])
         group = ONE_AT_A_TIME.get(folder, file)
         return f"{group} {crc32(file.encode()) % 2}" if folder in TWO_AT_A_TIME else group

@@ -6,6 +6,7 @@ from typing import Final
 
 LONG_TESTS: Final[dict[str, str]] = {
     "tests/cluster_faults": "real daemons: a fault lasts until timeouts of 5 to 10 s have passed, and work goes on after it",
+    "tests/connectors": "servers are killed and frozen, noticed, and started again",
     "tests/faults": "real workers are killed, frozen or cut off until a tuple timeout or a lease has passed",
     "tests/hdfs": "a NameNode and two DataNodes start in 10 s, notice a dead peer in 12 s; Java starts in 7 s",
     "tests/s3": "moto answers one request after another, a store makes dozens, and a Spark starts and loads Amazon's client",

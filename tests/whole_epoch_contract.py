@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any
 
-from tests.connector_contract import LOCK, SHOWN
+from tests.connectors_in_memory import LOCK, SHOWN
 from topology_api import Context, StagedSink
 
 #: What tasks have staged, by place, batch and index: of all objects, as if they were processes with one system outside.

@@ -41,17 +41,21 @@ class KafkaSink(TokenSink):
 
     topic: the topic, or a function that can be imported, from the tuple to the name of its topic.
     servers: the brokers: "kafka1:9092,kafka2:9092", or a list.
-    key: the field that is the key; None: messages have no key. Messages with the same key stay in order.
-    fields: the field that is the value (None in it writes a tombstone), or a list of fields, which are written as one object.
-        None: an object of all fields.
-    encode: how a value becomes bytes: "json", "str", "bytes", a function, or a codec with a schema registry.
+    key: the field that is the key; None: messages have no key. None in the field makes a message without one. Messages with the
+        same key stay in order.
+    fields: the field that is the value (None in it writes a tombstone, a message without a value), or a list of fields, which
+        are written as one object. None: an object of all fields.
+    encode: how a value becomes bytes: "json", "str", "bytes", a function that returns bytes, or a codec with a schema registry.
     encode_key: the same for keys.
-    headers: the field of each header, with text, bytes or None.
-    partition: the field with the number of the partition; None: the key decides.
+    headers: the field of each header, {"source": "host"}. Fields have text, bytes or None.
+    partition: the field with the number of the partition; None: the key decides, by the hash of Kafka's Java clients
+        (murmur2_random).
     timestamp: the field with the time of the message, a datetime with a time zone or milliseconds since 1970; None: when it is
         sent.
-    tokens: the topic that keeps what was written. Do not delete or change it.
-    settings: further settings of librdkafka. Secrets in them are `env:NAME` or `file:PATH`.
+    tokens: the topic that keeps what was written; created with one partition, compacted, if it is missing. Do not delete or
+        change it.
+    settings: further settings of librdkafka. A secret is named: `env:NAME`, a variable of the workers, or `file:PATH`, a file
+        on their hosts.
     """
 
     _producing: Producing | None = None

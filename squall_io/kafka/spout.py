@@ -40,23 +40,25 @@ class KafkaSpout(RewindableSpout):
     while it runs. A tuple that fails is emitted again as `replay` says.
 
     topics: a topic, a list of topics, or a pattern, which begins with "^": "^orders[.]" reads all topics whose names begin so.
-    servers: the addresses of some brokers, "kafka1:9092,kafka2:9092".
+        A list may mix both. Kafka's own topics, whose names begin with `__`, match only a pattern that begins with `^__`.
+    servers: the addresses of some brokers, "kafka1:9092,kafka2:9092" or a list.
     group: the group that stores how far messages are settled, for a restart and for tools that show the lag. Without one, and
         without `topology.state.path`, each start of a task begins at `start`.
     start: where to begin if neither a commit of the topology nor the group knows: "earliest", "latest", a datetime with a time
-        zone or the same as ISO text, or {topic: {partition: offset}}. Partitions that appear later begin at their earliest
-        message.
-    decode: what a value becomes: "json", "str", "bytes", a function from bytes, or a codec with a schema registry.
+        zone, the same as ISO text ("2026-11-29T10:00:00Z"), or {topic: {partition: offset}}. Partitions that appear later begin
+        at their earliest message.
+    decode: what a value becomes: "json", "str" (UTF-8), "bytes", a function from bytes that can be imported, or a codec with a
+        schema registry.
     decode_key: the same for keys.
     fields: which of "value", "key", "headers", "timestamp", "topic", "partition" and "offset" a tuple has, in this order.
     schema: with decode="json", Spark's DDL text, `"word string, count bigint NOT NULL"`: a tuple has these members of the
         object in place of "value", each with the type of its column.
     max_gap: without `topology.state.path`, a partition is paused when this number of messages is emitted from one on that is
         neither acked nor failed.
-    look_interval: the seconds between two looks for new partitions and topics, at least 1.
+    look_interval: the seconds between two looks for new partitions and topics, 1 to 86400.
     settings: further settings of librdkafka, such as {"security.protocol": "SASL_SSL", "sasl.password": "env:KAFKA_PASSWORD"}.
         A secret is named by `env:NAME` or `file:PATH`.
-    replay: as `Spout.replay`.
+    replay: how a tuple that fails is emitted again, as `Spout.replay`: a Replay, or None.
     """
 
     threaded = True  # reading blocks

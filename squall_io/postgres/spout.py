@@ -42,12 +42,16 @@ class PostgresChanges(RewindableSpout):
     slot's place in the server's log follows the commits that are kept, or what is acked. It has one task.
 
     url: the database, as for libpq, "postgresql://app@db:5432/shop?sslmode=verify-full".
-    slot, publication: their names. Each stream needs a slot of its own.
-    create: True makes the publication and the slot if they are missing; the stream begins when the slot is made.
-    tables: for a publication that is made, its tables with their schemas; None: all tables.
+    slot: the replication slot. Each topology needs one of its own.
+    publication: the publication, which says of which tables and operations there are changes.
+    create: True makes the slot if it is missing, and before it the publication. A slot that was just made has changes from then
+        on only; the log of the worker says so. Without `topology.state.path` this is also what happens if the slot is dropped.
+    tables: with create, the tables of the publication, with their schemas; None: all tables, for which the user must be a
+        superuser.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
-        hosts. A URL with a password is refused: topologies hold no secrets.
-    replay: as `Spout.replay`.
+        hosts; it is looked up where the task starts. A URL with a password is refused, also one with an option such as
+        sslpassword: topologies lie in ZooKeeper.
+    replay: how a tuple that fails is emitted again, as `Spout.replay`: a Replay, or None.
     """
 
     threaded = True  # it waits for the server
@@ -113,8 +117,9 @@ class PostgresChanges(RewindableSpout):
         self._opened.settle(message_id)
 
     def fail(self, message_id: Any, failure: Failure) -> None:
-        """Let the slot move on: the change failed for good."""
-        self._opened.settle(message_id)
+        """Let the slot move on: the change failed for good. One that was cut off is sent again."""
+        if failure.reason != "stopped":
+            self._opened.settle(message_id)
 
     def close(self) -> None:
         """End the connection."""

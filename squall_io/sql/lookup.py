@@ -43,16 +43,18 @@ class SqlLookup(BatchBolt):
     have its key, it is emitted once for each. While the database is away the bolt waits, and `squall status` says so.
 
     url: the database, as for SQLAlchemy's `create_engine`.
-    table: the table, with its schema if needed, or a query: "SELECT ..." without parameters.
+    table: the table, with its schema if needed, or a query without parameters:
+        "SELECT o.id, c.name FROM o JOIN c ON ...".
     key: the field of each key column, or the names of columns that are named like their fields.
     columns: the field that gets each column, or the names of columns whose fields are named like them.
     fields: the fields of the input that are emitted, before the columns.
     missing: what happens to a tuple without a row: "none" emits it with None in each column, "drop" emits nothing, and "fail"
         fails it. A key with None in it has no row.
     cache: how many keys are kept, those without rows too; 0: none.
-    ttl: for how many seconds what is kept is used; None: until there is no room.
+    ttl: for how many seconds a kept key is used; None: until there is no room for it.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
-        hosts. A URL with a password is refused: topologies hold no secrets.
+        hosts; it is looked up where the task starts. A URL with a password is refused, also one with an option such as
+        sslpassword: topologies lie in ZooKeeper.
     """
 
     threaded = True  # drivers block

@@ -34,9 +34,10 @@ class SqlSink(TokenSink):
     columns: the field of each column, or the names of columns that are named like their fields.
     key: the columns that tell rows apart. A row whose key is in the table replaces the values of `columns` there; without
         `key`, rows are inserted. The table needs a unique index on exactly these columns. For PostgreSQL, SQLite and MySQL.
-    tokens: the table that keeps what was written, with the columns name and number.
+    tokens: the table that keeps what was written, with the columns name and number; created if it is missing.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
-        hosts. A URL with a password is refused: topologies hold no secrets.
+        hosts; it is looked up where the task starts. A URL with a password is refused, also one with an option such as
+        sslpassword: topologies lie in ZooKeeper.
     """
 
     _database: Database | None = None

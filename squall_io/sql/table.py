@@ -44,15 +44,16 @@ class SqlTable(RewindableSpout):
     url: the database, as for SQLAlchemy's `create_engine`.
     table: the table, with its schema if needed, or a query: "SELECT ..." without parameters.
     columns: the field of each column, or the names of columns that are named like their fields.
-    order_by: the column that grows; give it an index.
-    key: the columns that tell rows with the same value apart; None: the primary key.
+    order_by: the column whose values grow: a number, or the time of the last change. Give it an index.
+    key: the columns that tell rows with the same value apart; None: the primary key. A query needs it.
     start: the first value to read; None: all.
     follow: True waits for new rows; False reads those that are there, and ends.
     poll_interval: with follow, the seconds between two looks for new rows, at least 0.2; None: 1.
     lag: with follow, for how many seconds a value must have been there before it is read, so that transactions that are
         under way can commit smaller values.
     password: the name of the password: `env:NAME`, an environment variable of the workers, or `file:PATH`, a file on their
-        hosts. A URL with a password is refused: topologies hold no secrets.
+        hosts; it is looked up where the task starts. A URL with a password is refused, also one with an option such as
+        sslpassword: topologies lie in ZooKeeper.
     """
 
     threaded = True  # drivers block

@@ -16,7 +16,7 @@ from local_cluster.testing import (
     check_staged_sink,
     check_token_sink,
 )
-from tests.connector_contract import (
+from tests.connectors_in_memory import (
     ROWS,
     SPOUT_MUTANTS,
     STAGED,

@@ -23,10 +23,7 @@ def reference_pages() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["docs/api.md", "docs/options.md", "docs/states.md", "docs/http-api.md", "docs/coming-from-storm.md"],
-)
+@pytest.mark.parametrize("path", [path for path in reference_pages().PAGES if path.startswith("docs/")])
 def test_a_generated_page_is_up_to_date(path: str) -> None:
     written = reference_pages().PAGES[path]()
     assert (ROOT / path).read_text(encoding="utf-8") == written, "run: python scripts/reference_pages.py"

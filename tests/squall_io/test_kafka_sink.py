@@ -7,19 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from local_cluster import LocalCluster
 from local_cluster.contracts.opened import Surroundings, context_of, tuples_of
 from squall_io.kafka import KafkaSink
 from squall_io.kafka.client import KafkaRefused
 from tests.kafka_servers import ANSWER_SECS, KafkaServer
-from tests.rewinding_spout import FromPosition
 from tests.zookeeper_servers import eventually
-from topology_api import Fields, InvalidConfig, RowsRefused, TopologyBuilder, Tuple
+from topology_api import Fields, InvalidConfig, RowsRefused, Tuple
 
 pytest.importorskip("confluent_kafka")
 pytestmark = pytest.mark.slow
@@ -160,30 +157,6 @@ def assert_equal(found: object, wanted: object) -> None:
     assert found == wanted
 
 
-def test_after_a_lost_answer_the_token_says_what_is_written(
-    sinks: Sinks, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from confluent_kafka import KafkaError, KafkaException
-
-    from squall_io.kafka.producing import _TokenWriter
-
-    topic = sinks.kafka.create()
-    sink, original = sinks.open(topic), _TokenWriter._call
-    lost: list[str] = []
-
-    def call(self: Any, request: Callable[[float], object]) -> None:
-        original(self, request)
-        if getattr(request, "__name__", "") == "commit_transaction" and not lost:
-            lost.append("answer")
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "the connection is gone"))
-
-    monkeypatch.setattr(_TokenWriter, "_call", call)
-    [failure] = sinks.show(sink, rows("a"), 1, topic)
-    assert "the connection is gone" in failure
-    assert sink.write(1, rows("a"), 0, topic) is False
-    assert there(sinks.kafka, topic) == ["a"]
-
-
 def test_rows_that_are_too_large_are_named_before_anything_is_sent(sinks: Sinks) -> None:
     topic = sinks.kafka.create(settings={"max.message.bytes": "2000"})
     sink = sinks.open(topic)
@@ -288,29 +261,16 @@ def test_none_is_a_tombstone(sinks: Sinks) -> None:
     assert (message.key(), message.value()) == (b"k", None)
 
 
-def test_a_missing_topic_is_an_error_that_says_so(sinks: Sinks) -> None:
-    sink = sinks.open("no-such-topic")
-    wanted = "topic 'no-such-topic' cannot be written .*: create the topic"
-    with pytest.raises(KafkaRefused, match=wanted):
-        sink.read_token("t")
-    with pytest.raises(KafkaRefused, match=wanted):
-        sink.write(None, rows("a"), 0, None)
-
-
-@pytest.mark.parametrize("user", ["app", "guest"])
-def test_wrong_passwords_and_missing_rights_are_errors_that_say_so(
-    sinks: Sinks, monkeypatch: pytest.MonkeyPatch, user: str
-) -> None:
-    monkeypatch.setenv("KAFKA_WORD", "wrong" if user == "app" else "secret of guest")
+def test_missing_rights_are_errors_that_say_so(sinks: Sinks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_WORD", "secret of guest")
     settings = {
-        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": user,
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "guest",
         "sasl.password": "env:KAFKA_WORD",
     }  # fmt: skip
     sink = sinks.open(sinks.kafka.create(), servers=sinks.kafka.sasl_servers, settings=settings)
-    wanted = "check `sasl.mechanism`" if user == "app" else "authorization failed"
-    with pytest.raises(KafkaRefused, match=f"(?i){wanted}"):
+    with pytest.raises(KafkaRefused, match=r"(?i)authorization failed"):
         sink.read_token("t")
-    with pytest.raises(KafkaRefused, match=f"(?i){wanted}"):
+    with pytest.raises(KafkaRefused, match=r"(?i)authorization failed"):
         sink.write(None, rows("a"), 0, None)
 
 
@@ -339,38 +299,6 @@ def test_a_task_that_is_stopped_does_not_wait_for_the_broker(sinks: Sinks) -> No
     sinks.stopped = False
     sinks.show(sink, rows("b"), 2, topic)
     assert there(sinks.kafka, topic) == ["a", "b"]
-
-
-class Numbers(FromPosition):
-    """Every 50th number is too large for the topic."""
-
-    outputs = Fields("k", "v")
-
-    def next_tuple(self) -> float:
-        if self.at < 150:
-            text = "x" * 3000 if self.at % 50 == 49 else f"{self.at:03}"
-            self.emit((str(self.at % 7), text), message_id=self.at)
-            self.at += 1
-        return 0.01
-
-
-def test_each_row_is_there_once_in_a_topology_that_starts_again_and_again(
-    kafka: KafkaServer, tmp_path: Path
-) -> None:
-    topic = kafka.create(settings={"max.message.bytes": "2000"})
-    builder = TopologyBuilder("shop")
-    builder.set_spout("numbers", Numbers())
-    sink = KafkaSink(topic, servers=kafka.servers, key="k", fields="v", encode="str")
-    builder.set_bolt("write", sink, 2).fields_grouping("numbers", "k")
-    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.3}
-    letters = set()
-    for seconds in (0.7, 0.4, 5.0):
-        with LocalCluster(simulated_time=True) as cluster:
-            cluster.submit(builder.build(), conf)
-            cluster.advance(seconds)
-            letters |= {letter.id for letter in cluster.dead_letters("shop")}
-    assert there(kafka, topic) == [f"{number:03}" for number in range(150) if number % 50 != 49]
-    assert len(letters) == 3
 
 
 # Without a broker.

@@ -65,14 +65,20 @@ class SparkSink(StagedSink):
     as a whole. Then `batch_interval` is how often an epoch ends, unless `topology.epoch.secs` says so, and `batch_size` has no
     effect.
 
-    path: the table's path in Spark's form: `hdfs://...`, `file:///...`.
-    schema: Spark's DDL text, `"word string, count bigint NOT NULL"`; its names are fields of the tuples.
-    format: parquet, orc, json or csv. compression: a compression of this format; None: the format's default.
-    partition_by: columns whose values become folders.
-    batch_size, batch_interval: a batch is committed at this many rows, or this many seconds after its first row; None: the
-        defaults of the class, 10,000 and 5.0.
-    master, conf: master and settings of the Spark session, which all sinks of a worker share. Without a master, Spark runs
-        in the worker's own Java (`local[*]`).
+    path: the table's folder: `hdfs://host:port/...`, `hdfs:///...`, `viewfs://...`, `file:///...`, or `/...` on this machine.
+        Refused: relative paths, since each worker has its own working directory, and paths inside a table's `_squall`.
+    schema: Spark's DDL text, `"word string, count bigint NOT NULL"`. Its names are fields of the tuples; a stream that lacks
+        one of them is refused when the topology is built.
+    format: "parquet", "orc", "json" or "csv".
+    partition_by: a column, or a list of columns, whose values become folders.
+    batch_size: a batch is committed when it has this many rows; None: the attribute of the class, 10,000, which a subclass may
+        set.
+    batch_interval: a batch is committed at the latest this many seconds after its first row; None: the attribute of the class,
+        5.
+    master: where Spark runs, with one session for all sinks of a worker: in the worker's own Java process (`local[2]`), or
+        elsewhere (`spark://host:7077`, `yarn`, `sc://host`). None: `local[*]`.
+    conf: Spark's settings (`spark.*`), Hadoop's (`spark.hadoop.*`), and three settings of Squall's own.
+    compression: a compression of this format; None: the format's default.
     compact_after: how many small files a partition may have until the sink puts their rows together, as `squall compact` does;
         None: any number. Tables of parquet only.
     """
