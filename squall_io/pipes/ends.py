@@ -140,7 +140,7 @@ def _spark_table(address: PipeAddress) -> SinkEnd:
 
 # Kafka.
 
-#: The field in which a `KafkaSink` gets whole rows.
+#: The field in which a `KafkaSink` and an `HttpSink` get whole rows.
 _WHOLE: Final = "value"
 
 
@@ -161,6 +161,32 @@ def _kafka_topic(address: PipeAddress) -> SinkEnd:
         return SinkEnd(sink, tuple(sink.shape.used()))
     sink = _made(KafkaSink, address, address.below, servers=address.authority, fields=_WHOLE)
     return SinkEnd(sink, tuple(name for name in sink.shape.used() if name != _WHOLE), _WHOLE)
+
+
+# HTTP.
+
+
+def _posts(address: PipeAddress) -> SourceEnd:
+    from squall_io.http import HttpSpout
+
+    host, _, port = address.authority.rpartition(":")
+    if not host or not port.isdecimal():
+        raise WrongAddress(f"{shown(address.text)}: give http://HOST:PORT, the address to listen at")
+    path = f"/{address.below}" if address.below else None
+    spout = _made(HttpSpout, address, host=host.strip("[]"), port=int(port), path=path)
+    rows = spout.fields == ("value",) and spout.decode == "json"
+    return SourceEnd(spout, None if rows else spout.fields)
+
+
+def _posted(address: PipeAddress) -> SinkEnd:
+    from squall_io.http import HttpSink
+
+    own, url = _options_of(HttpSink, address)
+    if any(name == "fields" for name, _ in own.options):
+        sink = _made(HttpSink, own, url)
+        return SinkEnd(sink, tuple(sink.used()))
+    sink = _made(HttpSink, own, url, fields=_WHOLE)
+    return SinkEnd(sink, tuple(name for name in sink.used() if name != _WHOLE), _WHOLE)
 
 
 # Databases.
@@ -204,7 +230,7 @@ def _options_of(component: type, address: PipeAddress) -> tuple[PipeAddress, str
     known = inspect.signature(component).parameters
     own = [(name, text) for name, text in address.options if name.partition(".")[0] in known]
     others = [each for each in address.options if each not in own]
-    url = f"{address.scheme}:{address.place}{'?' if others else ''}{urlencode(others)}"
+    url = f"{address.scheme}:{address.place}{'?' if others else ''}{urlencode(others, safe='{}')}"
     return address._replace(options=tuple(own)), url
 
 
@@ -213,6 +239,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "file": Scheme("file:/PATH", _file_lines, _files),
     "hdfs": Scheme("hdfs://HOST:PORT/PATH", _hdfs_lines, None),
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
+    "http": Scheme("http://HOST:PORT/PATH", _posts, _posted),
+    "https": Scheme("https://HOST/PATH", None, _posted),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
     "mysql": Scheme("mysql+DRIVER://USER@HOST/DATABASE", _sql_rows, _sql_table),
     "sqlite": Scheme("sqlite:///PATH", _sql_rows, _sql_table),
