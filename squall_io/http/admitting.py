@@ -16,7 +16,7 @@ TRY_AGAIN: Final = 5
 SECRET_HEADERS: Final = frozenset(("authorization", "proxy-authorization", "cookie"))
 
 
-class Refusal(NamedTuple):
+class RequestRefusal(NamedTuple):
     """The answer to a request that is not taken. after: the seconds of its header Retry-After."""
 
     status: int
@@ -34,7 +34,7 @@ class RateLimit:
         self._left = self._most
         self._at = now()
 
-    def take(self) -> int | None:
+    def wait(self) -> int | None:
         """Count a request; return None if it may pass, else the whole seconds until one may."""
         if self._rate is None:
             return None
@@ -69,31 +69,31 @@ class Admittance:
         self._token = None if token is None else token.encode()
         self._max_body, self._rate, self._full = max_body, rate, full
 
-    def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> Refusal | None:
+    def refusal(self, method: str, path: str, headers: Mapping[str, str]) -> RequestRefusal | None:
         """Return why a request is refused, by its head. A refused one does not count for the rate, unless that is why."""
         if self._path is not None and path != self._path:
-            return Refusal(404, "there is nothing at this path")
+            return RequestRefusal(404, "there is nothing at this path")
         if method != "POST":
-            return Refusal(405, "send a POST", header=("allow", "POST"))
+            return RequestRefusal(405, "send a POST", header=("allow", "POST"))
         if self._token is not None and not self._shows_token(headers):
             how = "authorization: Bearer TOKEN" if self._bearer else f"{self._token_header}: TOKEN"
-            return Refusal(401, f"show the token: {how}", header=("www-authenticate", "Bearer"))
+            return RequestRefusal(401, f"show the token: {how}", header=("www-authenticate", "Bearer"))
         if headers.get("content-encoding", "identity").lower() != "identity":
-            return Refusal(415, "send the body without a content-encoding")
+            return RequestRefusal(415, "send the body without a content-encoding")
         length = headers.get("content-length", "")
         if length.isascii() and length.isdigit() and (refusal := self.too_large(int(length))) is not None:
             return refusal
         if why := self._full():
-            return Refusal(503, why, TRY_AGAIN)
-        if (after := self._rate.take()) is not None:
-            return Refusal(429, "too many requests", after)
+            return RequestRefusal(503, why, TRY_AGAIN)
+        if (after := self._rate.wait()) is not None:
+            return RequestRefusal(429, "too many requests", after)
         return None
 
-    def too_large(self, size: int) -> Refusal | None:
-        """Return a refusal if a body of so many bytes is too large."""
+    def too_large(self, size: int) -> RequestRefusal | None:
+        """Return a refusal if a body of this size is too large."""
         if size <= self._max_body:
             return None
-        return Refusal(413, f"the body has more than {self._max_body} bytes")
+        return RequestRefusal(413, f"the body has more than {self._max_body} bytes")
 
     def kept(self, headers: Mapping[str, str]) -> dict[str, str]:
         """Return the headers that are stored."""

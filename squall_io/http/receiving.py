@@ -15,7 +15,7 @@ from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import WAITING_BYTES, GroupCommit
 from squall_io.http.log_files import LogFiles
 from squall_io.http.segments import LostRequests, Places, Segment, SegmentReader
-from squall_io.http.serving import CannotListen, RefusedPort, WebhookServer
+from squall_io.http.serving import PortTaken, RefusedPort, WebhookServer
 from squall_io.http.settling import SettledByAcks, SettledByCommits, SettledLog
 from squall_io.http.stored_requests import (
     StoredRequest,
@@ -172,7 +172,7 @@ class ReceivingTask:
         port = spout.port and spout.port + context.index
         try:
             self._server = WebhookServer(self._app(), spout.host, port, spout.certificate, spout.key)
-        except CannotListen as error:
+        except PortTaken as error:
             self._serve_at = now + self._port_waits.failed(str(error))
         except RefusedPort:
             self._serve_at = now + RETRY_SECONDS

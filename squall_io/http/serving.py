@@ -25,7 +25,7 @@ _KEEP_ALIVE: Final = 15
 GRACE_SECONDS: Final = 5
 
 
-class CannotListen(SquallError):
+class PortTaken(SquallError):
     """The port cannot be had now: another program listens there, mostly an earlier run of the task that is about to end."""
 
 
@@ -36,7 +36,7 @@ class RefusedPort(SquallError):
 class WebhookServer:
     """One server. port: 0 means any free one.
 
-    certificate, key: files of this host, PEM; None: without TLS. Raises CannotListen and RefusedPort.
+    certificate, key: files of this host, PEM; None: without TLS. Raises PortTaken and RefusedPort.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ def _listening(host: str, port: int) -> socket.socket:
         why = getattr(error, "strerror", None) or error
         text = f"cannot listen at {host}:{port}: {why}"
         if getattr(error, "errno", None) == errno.EADDRINUSE:
-            raise CannotListen(
+            raise PortTaken(
                 f"{text}; another program listens there, or another task of this spout on this host: give another port"
             ) from None
         raise RefusedPort(f"{text}; give a host and a port of this machine that its user may have") from None

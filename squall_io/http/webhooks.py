@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from squall_io.http.admitting import TRY_AGAIN, Admittance, Refusal, joined
+from squall_io.http.admitting import TRY_AGAIN, Admittance, RequestRefusal, joined
 from squall_io.http.grouping import GroupCommit, NotStored
 from squall_io.http.stored_requests import StoredRequest
 from squall_io.kit.codecs import Decode, UnreadableMessage
@@ -70,7 +70,7 @@ class WebhookApp:
             headers.append(("retry-after", str(refusal.after)))
         await _answer(send, refusal.status, {"error": refusal.why}, headers)
 
-    async def _taken(self, scope: Mapping[str, Any], receive: Receive) -> tuple[Refusal | None, str]:
+    async def _taken(self, scope: Mapping[str, Any], receive: Receive) -> tuple[RequestRefusal | None, str]:
         """Store a request; return why it is refused, or its id."""
         headers = joined(scope["headers"])
         refusal = self._admittance.refusal(scope["method"], scope["path"], headers)
@@ -79,20 +79,20 @@ class WebhookApp:
         try:
             body = await asyncio.wait_for(self._body(receive), BODY_SECONDS)
         except asyncio.TimeoutError:
-            return Refusal(408, f"the body did not come within {BODY_SECONDS:g} s"), ""
+            return RequestRefusal(408, f"the body did not come within {BODY_SECONDS:g} s"), ""
         if (refusal := self._admittance.too_large(len(body))) is not None:
             return refusal, ""
         try:
             self._read(body)
         except UnreadableMessage as error:
-            return Refusal(400, f"the body cannot be read: {error}"), ""
+            return RequestRefusal(400, f"the body cannot be read: {error}"), ""
         query = scope["query_string"].decode("latin-1")
         kept = self._admittance.kept(headers)
         request = StoredRequest(body, kept, scope["path"], query, time.time())
         try:
             return None, await self._commits.add(request)
         except NotStored as error:
-            return Refusal(503, str(error), TRY_AGAIN), ""
+            return RequestRefusal(503, str(error), TRY_AGAIN), ""
 
     async def _body(self, receive: Receive) -> bytes:
         """Return the body; of a too large one, only so much that this can be seen."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -18,10 +20,13 @@ import pytest
 
 from local_cluster import LocalCluster
 from local_cluster.testing import check_rewindable_spout
+from squall.stores.files import FilesUnavailable
 from squall_io.files import FileSink
 from squall_io.http import HttpSpout
+from squall_io.http.admitting import RateLimit
 from squall_io.http.log_files import LogFiles
 from squall_io.http.stored_requests import StoredRequest, packed
+from tests.certificates import make_certificates
 from tests.port_ranges import free_range
 from tests.zookeeper_servers import eventually
 from topology_api import Bolt, InvalidConfig, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
@@ -312,3 +317,70 @@ def test_wrong_arguments_are_refused_where_the_topology_is_built(wrong: dict[str
     with pytest.raises(InvalidConfig, match=text) as error:
         HttpSpout(**{"directory": "/log", "port": 80, **wrong})
     assert "s3cret" not in str(error.value)
+
+
+def test_the_limit_of_a_rate_fills_up_again() -> None:
+    now = 0.0
+    limit = RateLimit(2, lambda: now)
+    assert [limit.wait() for _ in range(3)] == [None, None, 1]
+    now = 0.5
+    assert [limit.wait(), limit.wait()] == [None, 1]
+    assert RateLimit(None, lambda: now).wait() is None
+
+
+def test_with_a_certificate_the_server_speaks_tls(tmp_path: Path, port: int) -> None:
+    files = make_certificates(tmp_path / "tls")
+    spout = HttpSpout(str(tmp_path / "log"), port=port, certificate=files.certificate, key=files.key)
+    trusted = ssl.create_default_context(cafile=files.ca)
+    https = urllib.request.HTTPSHandler(context=trusted)
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), https)
+
+    def healthy() -> bool:
+        try:
+            with opener.open(f"https://127.0.0.1:{port}/health", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        eventually(healthy, 20)
+
+
+def test_while_the_port_is_taken_the_task_waits_and_says_so(tmp_path: Path, port: int) -> None:
+    stored(tmp_path / "log", [b"1"])
+    with LocalCluster() as cluster:
+        with socket.create_server(("127.0.0.1", port)):
+            cluster.submit(keeping(HttpSpout(str(tmp_path / "log"), port=port), tmp_path / "kept"))
+            eventually(lambda: kept(tmp_path / "kept") == [[1]], 20)  # it is read meanwhile
+            eventually(lambda: "another program listens there" in str(cluster.status("hooks")), 20)
+        accepted(port, b"2")
+        eventually(lambda: kept(tmp_path / "kept") == [[1], [2]], 20)
+
+
+def test_while_the_directory_refuses_nothing_is_answered_202_and_then_all_is_there(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = threading.Event()
+    put = LogFiles.put
+
+    def failing(self: LogFiles, writer: str, number: int, data: bytes) -> None:
+        if broken.is_set():
+            raise FilesUnavailable("the disk is full")
+        put(self, writer, number, data)
+
+    monkeypatch.setattr(LogFiles, "put", failing)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(HttpSpout(str(tmp_path / "log"), port=port), tmp_path / "kept"))
+        accepted(port, b"1")
+        broken.set()
+        waits = Sender([port])  # its first request is under way until the directory answers again
+        waits.sent = 2
+        waits.start()
+        eventually(lambda: "the disk is full" in str(cluster.status("hooks")), 20)
+        assert post(port, b"999")[0] == 503
+        broken.clear()
+        eventually(lambda: waits.taken, 20)
+        taken = waits.stop()
+        eventually(lambda: {row[0] for row in kept(tmp_path / "kept")} >= {1, *taken}, 20)
+        assert [999] not in kept(tmp_path / "kept")
