@@ -12,7 +12,6 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -28,57 +27,10 @@ from squall_io.http.log_files import LogFiles
 from squall_io.http.stored_requests import StoredRequest, packed
 from tests.certificates import make_certificates
 from tests.port_ranges import free_range
+from tests.squall_io.webhook_posts import accepted, keeping, kept, post
 from tests.zookeeper_servers import eventually
-from topology_api import Bolt, InvalidConfig, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
+from topology_api import InvalidConfig, StatefulBolt, Topology, TopologyBuilder, Tuple, ValueState
 from topology_api.guarantees import guarantees
-
-
-def post(port: int, body: bytes, path: str = "/hooks", **headers: str) -> tuple[int, Any, dict[str, str]]:
-    """Send a request; return status, answer and headers; status 0: no answer."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, headers)
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with opener.open(request, timeout=20) as answer:
-            return answer.status, json.load(answer), dict(answer.headers.items())
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, json.load(error), {k.lower(): v for k, v in error.headers.items()}
-    except (OSError, HTTPException):
-        return 0, None, {}
-
-
-class Keep(Bolt):
-    """Appends each tuple to a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def execute(self, tup: Tuple) -> None:
-        with self.path.open("a") as file:
-            file.write(f"{json.dumps(tup.values, default=str)}\n")
-
-
-def kept(path: Path) -> list[Any]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def keeping(spout: HttpSpout, path: Path) -> Topology:
-    builder = TopologyBuilder("hooks")
-    builder.set_spout("hooks", spout)
-    builder.set_bolt("keep", Keep(path)).shuffle_grouping("hooks")
-    return builder.build()
-
-
-def accepted(port: int, body: bytes, **headers: str) -> str:
-    """Send until it is answered 202; return the id."""
-    answers: list[Any] = []
-
-    def sent() -> bool:
-        answers.append(post(port, body, **headers))
-        return bool(answers[-1][0] == 202)
-
-    eventually(sent, 60, every=0.05)
-    return str(answers[-1][1]["id"])
 
 
 @pytest.fixture
