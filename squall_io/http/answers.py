@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 LATER: Final = frozenset((408, 425, 429))
 #: 5xx that no later try changes.
 NEVER: Final = frozenset((501, 505))
+#: Answers that concern the sink's credentials, and not the row.
+CREDENTIALS: Final = frozenset((401, 407))
 #: The characters of an answer that an error shows.
 SHOWN: Final = 200
 #: The longest wait that a receiver may ask for; a longer one is shortened.
@@ -20,7 +22,7 @@ LONGEST_ASKED: Final = 300.0
 
 
 class Answer(NamedTuple):
-    """What an answer means. verdict: "done", "later" or "never"; after: the seconds that the receiver asks to wait."""
+    """What an answer means. verdict: "done", "later", "never", or "login", if credentials are refused; after: the seconds that the receiver asks to wait."""
 
     verdict: str
     why: str = ""
@@ -41,6 +43,8 @@ def meaning(status: int, headers: Mapping[str, str], body: str, wall: float) -> 
     why = f"it answers {status}{': ' if said else ''}{said}"
     if status in LATER or (status >= 500 and status not in NEVER):
         return Answer("later", why, retry_after(headers.get("retry-after"), wall))
+    if status in CREDENTIALS:
+        return Answer("login", f"{why}; give other credentials in headers")
     return Answer("never", why)
 
 

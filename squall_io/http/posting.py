@@ -31,6 +31,10 @@ class ReceiverAway(SquallError):
     """The receiver did not take a request for as long as the sink waits. It may have taken effect."""
 
 
+class ReceiverRefuses(SquallError):
+    """The receiver refuses the sink's credentials, whatever the row is."""
+
+
 class PostSettings(NamedTuple):
     """How requests are sent. headers: names in small letters. timeout, patience: seconds. ca: a file, None: the usual ones."""
 
@@ -64,7 +68,8 @@ class Poster:
         context.gauge("seconds waiting", lambda: self._waiting.seconds)
 
     async def send(self, url: str, body: bytes, key: str) -> None:
-        """Send a request until it is taken. Raises FailTuple if it never will be, and ReceiverAway."""
+        """Send a request until it is taken. Raises FailTuple if it never will be, ReceiverRefuses and
+        ReceiverAway."""
         headers = {**self._settings.headers, "idempotency-key": key}
         until = self._now() + self._settings.patience
         backoff = DoublingWait()
@@ -77,6 +82,8 @@ class Poster:
                 return
             if answer.verdict == "never":
                 raise FailTuple(f"{self._settings.method} {url}: {answer.why}")
+            if answer.verdict == "login":
+                raise ReceiverRefuses(f"{self._waiting.what} refuses this sink: {answer.why}")
             self._waiting.failed(answer.why)
             wait = backoff.next()
             if answer.after is not None:

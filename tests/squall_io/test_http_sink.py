@@ -151,7 +151,7 @@ def test_a_replay_after_a_restart_has_the_same_key(receiver: Receiver) -> None:
 
 @pytest.mark.parametrize(
     ("status", "verdict"),
-    [(200, "done"), (204, "done"), (301, "never"), (400, "never"), (401, "never"), (404, "never"), (408, "later"),
+    [(200, "done"), (204, "done"), (301, "never"), (400, "never"), (401, "login"), (404, "never"), (408, "later"),
      (409, "never"), (425, "later"), (429, "later"), (500, "later"), (501, "never"), (503, "later"), (599, "later")],
 )  # fmt: skip
 def test_what_a_status_means(status: int, verdict: str) -> None:
