@@ -1,4 +1,6 @@
-"""An HTTP server as a process of its own, that keeps the numbers of the rows that it takes: `python http_receiver.py PORT FOLDER`.
+"""An HTTP server as a process of its own, that keeps the numbers of the rows that it takes.
+
+    python -m tests.http_receiver PORT FOLDER
 
 It appends each number to FOLDER/written, refuses a text that begins with "refused" and a wrong token, and, if there is a file
 FOLDER/lose, removes it and does not answer the request that it has just kept.
@@ -27,11 +29,10 @@ class HttpReceiver(Killable):
         self.folder = folder
         self.port = free_range(1)[0]
 
-    def start(self) -> HttpReceiver:
+    def start(self) -> None:
         """Start it, and wait until it answers."""
         self.launch([sys.executable, "-m", "tests.http_receiver", str(self.port), str(self.folder)])
         eventually(self._answers)
-        return self
 
     def _answers(self) -> bool:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -63,6 +63,7 @@ def http_sink(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HttpT
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     receiver = HttpReceiver(tmp_path)
     try:
-        yield HttpTarget(receiver.start())
+        receiver.start()
+        yield HttpTarget(receiver)
     finally:
         receiver.stop()
