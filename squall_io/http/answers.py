@@ -24,7 +24,8 @@ LONGEST_ASKED: Final = 300.0
 class Answer(NamedTuple):
     """What an answer means.
 
-    verdict: "done", "later", "never", or "login", if credentials are refused. after: the seconds that the receiver asks to wait.
+    verdict: "done", "later", "never", or "login", if credentials are refused. after: the seconds for which the
+    receiver asks to wait.
     """
 
     verdict: str

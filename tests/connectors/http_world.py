@@ -23,6 +23,7 @@ class HttpTarget(SinkWorld):
     once = False
     away_words = "has not taken the request"
     refused_words = "it answers 422"
+    slow = frozenset({"killed", "nothing lost, with epochs"})
     not_applicable = {
         "missing": "a row whose URL does not exist fails, as any row that the receiver does not take",
         "too large": "what is too large, only the receiver knows: it answers 413",
