@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from squall.stores.files import AbsentFile, FilesUnavailable
+from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable
 from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import WAITING_BYTES, GroupCommit
-from squall_io.http.log_files import LogFiles
+from squall_io.http.log_files import LogFiles, NoLog
 from squall_io.http.segments import LostRequests, Places, Segment, SegmentReader
 from squall_io.http.serving import PortTaken, RefusedPort, WebhookServer
 from squall_io.http.settling import SettledByAcks, SettledByCommits, SettledLog
@@ -82,7 +82,7 @@ class ReceivingTask:
         self._cached_bytes = self._backlog = 0
         self._errors: deque[Exception] = deque()
         self._reported = -RETRY_SECONDS
-        self._look_at = self._clean_at = self._serve_at = self._emit_at = 0.0
+        self._look_at = self._clean_at = self._serve_at = self._emit_at = self._begin_at = 0.0
         self._away = self._port_text = self._shown = ""
         self._left_out = context.counter("requests left out")
         self._answers = {status: context.counter(f"answers {status}") for status in _COUNTED}
@@ -94,12 +94,15 @@ class ReceivingTask:
         """Continue at a position. Raises LostRequests if requests behind it are gone, and the file system answers now."""
         self._rewound = (position,)
         try:
-            if self._begun():
+            self._begun()
+            self._look()
+            if self._opened.in_doubt:
                 self._look()
-                if self._opened.in_doubt:
-                    self._look()
         except FilesUnavailable as error:
             self._waiting.failed(str(error))
+        except (FilesError, NoLog) as error:
+            self._context.log.warning("%s", error)  # the next call raises it again
+            self._begin_at = self._look_at = 0.0
 
     def position(self) -> Places:
         """Return where the reading of each writer is."""
@@ -118,9 +121,12 @@ class ReceivingTask:
     def next(self, emit: Emit) -> float | None:
         """Emit the next requests; return the seconds until the next call (None: soon)."""
         now = self._context.now()
+        if now < self._begin_at:
+            return self._begin_at - now
         try:
-            if not self._begun():
-                return RETRY_SECONDS
+            self._begin_at = now + RETRY_SECONDS  # for what is raised now
+            self._begun()
+            self._begin_at = 0.0
             self._serve(now)
             self._heed_server()
             if self._errors:
@@ -132,6 +138,7 @@ class ReceivingTask:
             self._clean(now)
             emitted = self._emit_some(emit) if now >= self._emit_at else 0
         except FilesUnavailable as error:
+            self._begin_at = 0.0
             return self._waiting.failed(str(error))
         self._waiting.succeeded()
         if emitted:
@@ -238,7 +245,7 @@ class ReceivingTask:
 
     # The log.
 
-    def _begun(self) -> bool:
+    def _begun(self) -> None:
         """Make the writer, once the file system answers; carry out a rewind that waited for it."""
         if self._reader is None:
             context = self._context
@@ -267,7 +274,6 @@ class ReceivingTask:
                     self._reader.elsewhere,
                     self._files.root,
                 )
-        return True
 
     @property
     def _opened(self) -> SegmentReader:
@@ -327,6 +333,9 @@ class ReceivingTask:
             return known[1]
         try:
             data = self._files.read(segment)
+        except FilesRefused:
+            self._emit_at = self._context.now() + RETRY_SECONDS
+            raise
         except AbsentFile:
             if self._epochs:
                 self._emit_at = self._context.now() + RETRY_SECONDS

@@ -336,3 +336,15 @@ def test_while_the_directory_refuses_nothing_is_answered_202_and_then_all_is_the
         taken = waits.stop()
         eventually(lambda: {row[0] for row in kept(tmp_path / "kept")} >= {1, *taken}, 20)
         assert [999] not in kept(tmp_path / "kept")
+
+
+def test_a_directory_that_is_refused_is_an_error_and_tried_again(tmp_path: Path, port: int) -> None:
+    folder = tmp_path / "log"
+    folder.write_text("a file")
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(HttpSpout(str(folder), port=port), tmp_path / "kept"))
+        eventually(lambda: cluster.status("hooks").errors, 20)
+        assert str(folder) in cluster.status("hooks").errors[-1].render()
+        folder.unlink()
+        accepted(port, b"1")
+        eventually(lambda: kept(tmp_path / "kept") == [[1]], 20)
