@@ -58,6 +58,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "squall_io.kafka": {
         "Kafka": ("KafkaSpout", "KafkaSink"),
     },
+    "squall_io.http": {
+        "HTTP": ("HttpSpout", "HttpSink"),
+    },
     "squall_io.kit.schemas": {
         "Codecs with a schema registry": ("Avro", "JsonSchema", "Protobuf", "RegistryRefused"),
     },

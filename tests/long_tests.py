@@ -51,6 +51,7 @@ LONG_TESTS: Final[dict[str, str]] = {
     "tests/examples/test_accounts.py": "workers are killed while they book, and started again after pauses",
     "tests/worker/test_epochs_over_links.py": "plays minutes of three workers that die and lose messages",
     "tests/squall_io/test_claims_interleaved.py": "plays several hundred orders of compactions, checkpoints and readers",
+    "tests/squall_io/test_http_spout.py": "workers are killed while they serve, and tasks become more and fewer",
     "tests/squall_io/test_file_sink.py": "a worker is killed three times, and started again after pauses",
     "tests/squall_io/test_contracts_of_connectors.py": "a hundred connections to PostgreSQL; a Kafka broker starts",
     "tests/local_cluster/test_staged_sinks.py": "workers are killed three times each, and started again after pauses",

@@ -53,6 +53,12 @@ class Spout:
     replay: Replay | None = Replay()
     threaded: bool = False
 
+    def guarantee_conditions(self, component: str) -> Iterable[str]:
+        """Return what must be true outside of the topology for what `squall explain` says of this component, by default
+        nothing. component: its id. Each text follows "if": "all hosts mount /var/hooks".
+        """
+        return ()
+
     def open(self, context: Context) -> None:
         """Prepare the task: called once, before the first `next_tuple`. May emit."""
 
@@ -163,6 +169,12 @@ class Bolt:
 
         Called by `build()` after `input_problems`. earlier: the bolts declared before this bolt, by id, so that each pair of
         bolts is checked once.
+        """
+        return ()
+
+    def guarantee_conditions(self, component: str) -> Iterable[str]:
+        """Return what must be true outside of the topology for what `squall explain` says of this component, by default
+        nothing. component: its id. Each text follows "if": "all hosts mount /var/hooks".
         """
         return ()
 

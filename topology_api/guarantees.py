@@ -89,7 +89,8 @@ class Guarantees:
 
 
 def guarantees(topology: Topology, conf: Mapping[str, object]) -> Guarantees:
-    """Return what a topology guarantees with these settings. Components are unpickled, and none of their methods is called."""
+    """Return what a topology guarantees with these settings. Of the components, which are unpickled, only
+    `guarantee_conditions` is called."""
     judge = _Judge(topology, conf)
     pairs = tuple(judge.pair(*each) for each in _connected(topology, judge.components))
     return Guarantees(topology.name, pairs, tuple(epoch_problems(topology, conf)))
@@ -183,6 +184,8 @@ class _Judge:
 
     def conditions(self, spout: str, bolts: Sequence[str], sink: str) -> Iterator[str]:
         """Yield what must be true for the level of a pair, and only the user can know."""
+        for component in (spout, *bolts):
+            yield from self.components[component].guarantee_conditions(component)
         if self.with_path:
             if not self.rewinds(spout):
                 yield f"the source of {spout!r} delivers again what was not acked"

@@ -147,7 +147,9 @@ def _spark_table(address: PipeAddress) -> SinkEnd:
 
 # Kafka.
 
-#: The field in which a `KafkaSink` or a `RedisStreamSink` gets whole rows.
+
+
+#: The field in which a sink of messages gets whole rows.
 _WHOLE: Final = "value"
 
 
@@ -315,6 +317,32 @@ def _sqs_queue(address: PipeAddress) -> SinkEnd:
     return _with_payloads(SqsSink, address, address.below, region=address.authority or None)
 
 
+# HTTP.
+
+
+def _posts(address: PipeAddress) -> SourceEnd:
+    from squall_io.http import HttpSpout
+
+    host, _, port = address.authority.rpartition(":")
+    if not host or not port.isdecimal():
+        raise WrongAddress(f"{shown(address.text)}: give http://HOST:PORT, the address to listen at")
+    path = f"/{address.below}" if address.below else None
+    spout = _made(HttpSpout, address, host=host.strip("[]"), port=int(port), path=path)
+    rows = spout.fields == ("value",) and spout.decode == "json"
+    return SourceEnd(spout, None if rows else spout.fields)
+
+
+def _posted(address: PipeAddress) -> SinkEnd:
+    from squall_io.http import HttpSink
+
+    own, url = _options_of(HttpSink, address)
+    if any(name == "fields" for name, _ in own.options):
+        sink = _made(HttpSink, own, url)
+        return SinkEnd(sink, tuple(sink.used()))
+    sink = _made(HttpSink, own, url, fields=_WHOLE)
+    return SinkEnd(sink, tuple(name for name in sink.used() if name != _WHOLE), _WHOLE)
+
+
 # Databases.
 
 
@@ -356,7 +384,7 @@ def _options_of(component: type, address: PipeAddress) -> tuple[PipeAddress, str
     known = inspect.signature(component).parameters
     own = [(name, text) for name, text in address.options if name.partition(".")[0] in known]
     others = [each for each in address.options if each not in own]
-    url = f"{address.scheme}:{address.place}{'?' if others else ''}{urlencode(others)}"
+    url = f"{address.scheme}:{address.place}{'?' if others else ''}{urlencode(others, safe='{}')}"
     return address._replace(options=tuple(own)), url
 
 
@@ -372,6 +400,10 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "nats": Scheme(_NATS, _nats_messages, _nats_subject),
     "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
+
+
+    "http": Scheme("http://HOST:PORT/PATH", _posts, _posted),
+    "https": Scheme("https://HOST/PATH", None, _posted),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),
     "kinesis": Scheme("kinesis://REGION/STREAM", _kinesis_records, _kinesis_stream),
     "sqs": Scheme("sqs://REGION/QUEUE", _sqs_messages, _sqs_queue),

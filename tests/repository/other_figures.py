@@ -25,6 +25,10 @@ OTHER_FIGURES: Final[dict[str, tuple[str, ...]]] = {
     "docs/guaranteeing-message-processing.md": (
         "again and again for less than half a second each time, or while it gets fewer than 3 tuples",  # what is not covered
     ),
+    "docs/http.md": (
+        "looks for new ones every 5 s",  # an interval
+        "after `Retry-After` (at most 300 s)",
+    ),
     "docs/kafka.md": ("a task asks the group once a second to store what has changed",),  # an interval
     "docs/kafka-sink.md": (
         "`waiting for Kafka at kafka1:9092 for 12 s: ...`",

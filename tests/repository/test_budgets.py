@@ -18,6 +18,7 @@ MAX_CONSTRUCTOR_PARAMETERS = 10
 #: HdfsLines what `FileSpout` takes and what says where files and positions are.
 MANY_PARAMETERS = {
     "topology_api/context.py: Context",
+    "squall_io/http/spout.py: HttpSpout",
     "squall_io/kafka/sink.py: KafkaSink",
     "squall_io/kafka/spout.py: KafkaSpout",
     "squall_io/mqtt/sink.py: MqttSink",

@@ -14,6 +14,7 @@ from local_cluster import LocalCluster
 from local_cluster.testing import run_bolt
 from squall_io.aws import KinesisSink, KinesisSpout, SqsSink, SqsSpout
 from squall_io.files import FileSink, FileSpout
+from squall_io.http import HttpSink, HttpSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.mqtt import MqttSink, MqttSpout
 from squall_io.nats import NatsSink, NatsSpout
@@ -360,3 +361,18 @@ def test_a_source_that_finds_nothing_fails_the_topology(tmp_path: Path) -> None:
         cluster.submit(topology_of([Pipe(f"file:{tmp_path}/none?follow=false", f"file:{tmp_path}/out")]))
         with pytest.raises(TopologyFailed, match="there is nothing to read"):
             cluster.wait("pipe", 60)
+
+
+def test_addresses_of_http_name_a_server_or_a_receiver(tmp_path: Path) -> None:
+    spout, fields = source_of(f"http://0.0.0.0:8080/hooks?directory={tmp_path}&max_body=10")
+    assert isinstance(spout, HttpSpout) and fields is None
+    assert (spout.host, spout.port, spout.path, spout.max_body) == ("0.0.0.0", 8080, "/hooks", 10)
+    assert source_of(f"http://a:1?directory={tmp_path}&fields=id,value").fields == ("id", "value")
+    sink, wanted, whole = sink_of("https://a/orders/{id}?p={price}&key=id")
+    assert isinstance(sink, HttpSink) and (set(wanted or ()), whole) == ({"id", "price"}, "value")
+    assert sink.url == "https://a/orders/{id}?p={price}"
+    assert sink_of("http://a/?fields=id,price")[1:] == (("id", "price"), None)
+    with pytest.raises(WrongAddress, match="names no source"):
+        source_of("https://a/")
+    with pytest.raises(WrongAddress, match="the address to listen at"):
+        source_of("http://a/hooks?directory=/x")
