@@ -208,7 +208,11 @@ def _check_methods(
 def _check_call(
     component: object, name: str, method: Callable[..., Any], arguments: tuple[str, ...], problems: list[str]
 ) -> None:
-    if name in ("input_problems", "topology_problems", "guarantee_conditions") and inspect.isgeneratorfunction(method):
+    if name in (
+        "input_problems",
+        "topology_problems",
+        "guarantee_conditions",
+    ) and inspect.isgeneratorfunction(method):
         pass  # the builder iterates over the result
     elif inspect.isgeneratorfunction(method) or inspect.isasyncgenfunction(method):
         problems.append(f"{name} contains yield, so calling it would do nothing: emit with self.emit(...)")

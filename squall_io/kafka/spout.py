@@ -20,20 +20,21 @@ from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
 from squall_io.kit.codecs import Decode, MessageCodec
 from squall_io.kit.replays import replay_problems
-from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
+from squall_io.kit.settling_spout import SettlingSpout
+from topology_api import Fields, InvalidConfig, Replay
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from topology_api import Context, Failure
+    from topology_api import Context
 
 #: The least and the most seconds between two looks for new partitions: each look asks for the topics.
 _LOOKS = (1.0, 86_400.0)
 
 
-class KafkaSpout(RewindableSpout):
+class KafkaSpout(SettlingSpout):
     """The messages of topics, one tuple each. Needs the extra `kafka`.
 
     The partitions are divided among the tasks by their number alone: tasks join no consumer group. New partitions are found
@@ -61,7 +62,6 @@ class KafkaSpout(RewindableSpout):
     replay: how a tuple that fails is emitted again, as `Spout.replay`: a Replay, or None.
     """
 
-    threaded = True  # reading blocks
     _task: KafkaTask
 
     def __init__(
@@ -78,7 +78,7 @@ class KafkaSpout(RewindableSpout):
         max_gap: int = 10_000,
         look_interval: float = LOOK_SECONDS,
         settings: Mapping[str, Any] | None = None,
-        replay: Replay | None = RewindableSpout.replay,
+        replay: Replay | None = SettlingSpout.replay,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else tuple(fields)
         problems = [
@@ -134,24 +134,6 @@ class KafkaSpout(RewindableSpout):
     def merge_positions(self, positions: list[Offsets]) -> dict[str, dict[int, int]]:
         """Return the union: each partition is in the position of the one task that read it."""
         return merged(positions)
-
-    def ack(self, message_id: object) -> None:
-        """Settle a message."""
-        self._task.settle(message_id)
-
-    def fail(self, message_id: object, failure: Failure) -> None:
-        """Settle a message that failed for good; one that was cut off is read again."""
-        if failure.reason != "stopped":
-            self._task.settle(message_id)
-
-    def deactivate(self) -> None:
-        """Have the group store how far messages are settled."""
-        self._task.save()
-
-    def close(self) -> None:
-        """Store how far messages are settled, and close the client."""
-        if hasattr(self, "_task"):
-            self._task.close()
 
 
 def _topic_problems(topics: object) -> Iterator[str]:

@@ -10,7 +10,7 @@ import pytest
 from squall_io.nats import NatsSink
 from squall_io.nats.connection import NatsRefused
 from tests.nats_servers import MOST_BYTES, PASSWORDS, NatsServer
-from tests.squall_io.sink_tasks import SinkTask
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.squall_io.test_nats_spout import place
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig

@@ -20,7 +20,8 @@ from squall_io.mqtt import MqttSink, MqttSpout
 from squall_io.nats import NatsSink, NatsSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
-from squall_io.pipes.ends import SCHEMES, Scheme, sink_of, source_of
+from squall_io.pipes.ends import SCHEMES, sink_of, source_of
+from squall_io.pipes.making import Scheme
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
 from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout

@@ -26,6 +26,7 @@ import msgspec
 from squall.stores.files import FilesError, FilesRefused, FilesUnavailable, OpenStore
 from squall.stores.paths import InvalidPath, check_path
 from squall_io.kit.replays import replay_problems
+from squall_io.kit.settling_spout import SettlingSpout
 from squall_io.kit.waiting import Waiting
 from squall_io.lines.polling import AT_ONCE, poll_problems
 from squall_io.spark.spouts import positions
@@ -40,7 +41,7 @@ from squall_io.spark.spouts.positions import (
     merged,
 )
 from squall_io.spark.spouts.steady_stores import open_steady
-from topology_api import Failure, Fields, InvalidConfig, Replay, RewindableSpout, SquallError
+from topology_api import Fields, InvalidConfig, Replay, SquallError
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
 
@@ -60,10 +61,9 @@ Item = tuple[int, int, tuple[object, ...] | SquallError]
 Emit = Callable[..., object]
 
 
-class ReadingSpout(RewindableSpout):
+class ReadingSpout(SettlingSpout):
     """A spout whose tasks share units of input and store how far they have read. Subclasses define the units."""
 
-    threaded = True  # reading blocks
     #: Seconds between two looks for new units.
     poll_interval: float
     _positions: str | None = None
@@ -146,23 +146,6 @@ class ReadingSpout(RewindableSpout):
         if self._task.finished:
             self.finish()
         return wait
-
-    def ack(self, message_id: object) -> None:
-        """Settle an item."""
-        self._task.settle(message_id)
-
-    def fail(self, message_id: object, failure: Failure) -> None:
-        """Settle an item that failed for good, or that Squall hands to the version that returns."""
-        if failure.reason != "stopped":
-            self._task.settle(message_id)
-
-    def deactivate(self) -> None:
-        """Store how far the task has read."""
-        self._task.save()
-
-    def close(self) -> None:
-        """Store how far the task has read, and close everything."""
-        self._task.close()
 
 
 def path_problems(path: object, what: str) -> Iterator[str]:
