@@ -1,7 +1,7 @@
 """A connection to NATS. Its event loop runs in a thread of its own, so that questions of the server are answered while the task
 is busy; calls are made from other threads, one at a time.
 
-A lost connection is not made again by the library: whoever needs the next one makes a new object.
+A lost connection is not made again by the library: the next one is a new object.
 Must not know: tuples, tasks, what messages mean.
 """
 

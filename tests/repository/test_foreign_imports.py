@@ -116,6 +116,7 @@ AROUND_THE_CORES = {
     "squall_io/kit/queue_task.py",  # a thread that keeps a connection alive
     "squall_io/kit/schemas/avro.py",  # io.BytesIO: fastavro reads and writes a file
     "squall_io/kit/schemas/registry.py",  # asks a registry
+    "squall_io/kit/server_address.py",  # URLs, and files of certificates
     "squall_io/kit/secrets.py",  # the environment and files of secrets
     "squall_io/spark/manifest/commit.py",  # sleeps between two attempts: the default of an argument
     "worker/errors/reports.py",  # os.path: to whom the file of a frame belongs
