@@ -26,6 +26,7 @@ from tests.gate_times import pytest_runtest_logreport, pytest_runtest_makereport
 from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.mqtt_servers import mosquitto
+from tests.rabbitmq_servers import rabbitmq
 from tests.redis_servers import redis_server
 from tests.soak import pytest_addoption, pytest_collection_modifyitems
 from tests.spark_session import spark
@@ -55,6 +56,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "pytest_unconfigure",
+    "rabbitmq",
     "redis_server",
     "returns",
     "spark",
