@@ -59,7 +59,7 @@ class RabbitServer(Killable):
         self._configure()
         self.launch(
             ["/usr/bin/env", *(f"{name}={value}" for name, value in self._settings().items()), self._command]
-        )  # type: ignore[list-item]
+        )
         try:
             eventually(self._answers, START_SECS, every=0.05)
         except BaseException:
