@@ -62,6 +62,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "squall_io.mqtt": {
         "MQTT": ("MqttSpout", "MqttSink"),
     },
+    "squall_io.rabbitmq": {
+        "RabbitMQ": ("RabbitSpout", "RabbitSink"),
+    },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },

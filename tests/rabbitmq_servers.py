@@ -57,9 +57,8 @@ class RabbitServer(Killable):
         if importlib.util.find_spec("pika") is None:
             missing("pika is not installed: pip install '.[rabbitmq]'")
         self._configure()
-        self.launch(
-            ["/usr/bin/env", *(f"{name}={value}" for name, value in self._settings().items()), self._command]
-        )
+        settings = [f"{name}={value}" for name, value in self._settings().items()]
+        self.launch(["/usr/bin/env", "-C", str(self.folder), *settings, self._command])
         try:
             eventually(self._answers, START_SECS, every=0.05)
         except BaseException:

@@ -197,6 +197,36 @@ def _with_payloads(component: type, address: PipeAddress, *given: Any, **named: 
     return SinkEnd(sink, tuple(name for name in sink.used_fields() if name != _WHOLE), _WHOLE)
 
 
+# RabbitMQ.
+
+_RABBITMQ: Final = "amqp://HOST:PORT/VHOST/NAME"
+
+
+def _rabbitmq_url(address: PipeAddress) -> tuple[str, str]:
+    """Return the URL of the server with its virtual host, and the queue or exchange. Without a virtual host it is the default
+    one."""
+    server, _, path = address.place[2:].partition("/")
+    vhost, mark, name = path.partition("/")
+    if not mark:
+        vhost, name = "", vhost
+    return f"{address.scheme}://{server}/{vhost}", unquote(name)
+
+
+def _rabbitmq_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.rabbitmq import RabbitSpout
+
+    url, queue = _rabbitmq_url(address)
+    spout = _made(RabbitSpout, address, queue, url=url)
+    return SourceEnd(spout, None if _are_rows(spout) else spout.fields)
+
+
+def _rabbitmq_exchange(address: PipeAddress) -> SinkEnd:
+    from squall_io.rabbitmq import RabbitSink
+
+    url, exchange = _rabbitmq_url(address)
+    return _with_payloads(RabbitSink, address, exchange, url=url)
+
+
 # Redis.
 
 
@@ -303,6 +333,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "kafka": Scheme("kafka://HOST:PORT/TOPIC", _kafka_messages, _kafka_topic),
     "mqtt": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
     "mqtts": Scheme(_MQTT, _mqtt_messages, _mqtt_topic),
+    "amqp": Scheme(_RABBITMQ, _rabbitmq_messages, _rabbitmq_exchange),
+    "amqps": Scheme(_RABBITMQ, _rabbitmq_messages, _rabbitmq_exchange),
     "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", _redis_streams, _redis_keys),
     "postgresql": Scheme("postgresql://USER@HOST/DATABASE", _of_postgresql, _sql_table),

@@ -17,7 +17,7 @@ LOGIN, MISSING, LOCKED, PRECONDITION, NOT_ALLOWED = 403, 404, 405, 406, 530
 #: Codes after which another attempt may succeed: the server stops, has no room, or has failed.
 _AWAY: Final = (0, 200, 320, 501, 504, 505, 506, 541)
 #: How the library shows what the server said while a connection was made.
-_SAID: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\) ['\"](.*?)['\"]\\?['\",)]")
+_SAID: Final = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (['\"])(.*)\2")
 _TOO_LARGE: Final = re.compile(r"larger than (?:configured )?max(?:imum)? (?:message )?size (\d+)")
 #: The word in capitals before a text of the server.
 _WORD: Final = re.compile(r"[A-Z_]+ - ")
@@ -68,7 +68,7 @@ def of_connecting(where: str, error: BaseException) -> SquallError:
     """Return what it means that a connection was not made."""
     cause = innermost(error)
     if (found := _SAID.search(str(cause))) is not None:
-        return explained(where, int(found[1]), found[2])
+        return explained(where, int(found[1]), found[3])
     text = " ".join(str(cause).split()) or type(cause).__name__
     if isinstance(cause, ssl.SSLError):
         return RabbitRefused(f"{where} and this host agree on no TLS: {text}; check url and tls")

@@ -208,10 +208,10 @@ def _headers_of(tup: Tuple, field: str) -> dict[str, Any]:
     if value is None:
         return {}
     if isinstance(value, dict) and all(
-        isinstance(name, str) and isinstance(each, (str, int, float)) for name, each in value.items()
+        isinstance(name, str) and isinstance(each, (str, int)) for name, each in value.items()
     ):
         return dict(value)
-    raise FailTuple(f"field {field!r} is {typed(value)}: give a dict of texts, numbers and booleans")
+    raise FailTuple(f"field {field!r} is {typed(value)}: give a dict of texts, whole numbers and booleans")
 
 
 def _check_head(properties: Any) -> None:

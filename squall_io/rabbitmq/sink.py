@@ -36,7 +36,7 @@ class RabbitSink(PublishingSink):
     fields: the field that is the body (None in it makes an empty one), or a list of fields, which are written as one object.
         None: an object of all fields.
     encode: how the body becomes bytes: "json", "str", "bytes", a function, or a codec with a schema registry.
-    headers: the field with a dict of texts, numbers and booleans; None: no headers.
+    headers: the field with a dict of texts, whole numbers and booleans; None: no headers.
     message_id: the field whose text names the message, for those who read it. None: messages have no id.
     persistent: whether durable queues write the messages to their disks. Quorum queues always do.
     password: the password of the user: "env:NAME" or "file:PATH".

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from squall_io.rabbitmq import RabbitSink, RabbitSpout
-from squall_io.rabbitmq.faults import RabbitAway
-from squall_io.rabbitmq.publishing import RabbitPublisher
+from squall_io.rabbitmq.confirming import Sending
 from tests.connector_contract import SOON, SinkWorld, SourceWorld
 from tests.rabbitmq_servers import RabbitServer
 from topology_api import Bolt, Spout
@@ -106,17 +105,17 @@ class RabbitTarget(SinkWorld):
 
     @contextlib.contextmanager
     def answer_lost(self) -> Iterator[Callable[[], bool]]:
-        original, lost = RabbitPublisher._on_confirmation, list[str]()
+        original, lost = Sending.confirmed, list[str]()
 
-        def confirmation(publisher: Any, frame: Any) -> None:
+        def confirmed(sending: Any, *given: Any) -> None:
             if lost:
-                original(publisher, frame)
+                original(sending, *given)
             else:
                 lost.append("answer")
-                publisher._connection.fail(RabbitAway("the connection is lost"))
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(RabbitPublisher, "_on_confirmation", confirmation)
+            patch.setattr(Sending, "confirmed", confirmed)
+            patch.setattr("squall_io.rabbitmq.publishing.SILENCE_SECONDS", 1.0)
             yield lambda: bool(lost)
 
 

@@ -15,6 +15,7 @@ from local_cluster.testing import run_bolt
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.mqtt import MqttSink, MqttSpout
+from squall_io.rabbitmq import RabbitSink, RabbitSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
@@ -127,6 +128,28 @@ def test_each_scheme_names_its_connector() -> None:
         sink_of("hdfs://n:9000/t")
     with pytest.raises(InvalidConfig, match="format is 'xml'"):
         sink_of("file:/out?format=xml")
+
+
+def test_queues_and_exchanges_of_rabbitmq() -> None:
+    source = source_of("amqps://app@b:5673/shop/orders?password=env:PW&max_in_flight=50")
+    spout = source.spout
+    assert isinstance(spout, RabbitSpout)
+    assert (spout.queue, spout.server.url, spout.max_in_flight) == ("orders", "amqps://app@b:5673/shop", 50)
+    assert source.fields is None
+    named = source_of("amqp://b/orders%2Fnew?fields=routing_key,value")
+    assert named.fields == ("routing_key", "value")
+    assert isinstance(named.spout, RabbitSpout) and named.spout.queue == "orders/new"
+    sink, wanted, whole = sink_of("amqp://b/%2F/orders?routing_key=new")
+    assert isinstance(sink, RabbitSink)
+    assert (sink.exchange, sink.routing_key, sink.server.url) == ("orders", "new", "amqp://b/%2F")
+    assert (wanted, whole) == ((), "value")
+    queue = sink_of("amqp://b/shop/?routing_key=orders&fields=id,price")
+    assert isinstance(queue.bolt, RabbitSink)
+    assert (queue.bolt.exchange, queue.bolt.server.url, queue.fields) == (
+        "",
+        "amqp://b/shop",
+        ("id", "price"),
+    )
 
 
 def test_topics_of_mqtt() -> None:

@@ -169,7 +169,8 @@ def test_a_missing_queue_is_an_error_until_it_is_declared(
         assert one.read(2) == [1, 2]
 
 
-@pytest.mark.parametrize("kind", ["classic", pytest.param("quorum", marks=pytest.mark.soak)])
+@pytest.mark.soak  # tests/connectors shows it with a classic queue
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_server_that_was_killed_is_waited_for_and_nothing_is_lost(tmp_path: Path, kind: str) -> None:
     with RabbitServer(tmp_path) as server:
         queue = queue_of(server, kind)
