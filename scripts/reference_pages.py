@@ -75,6 +75,9 @@ MODULES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
             "SqsSpout", "SqsSink", "KinesisSpout", "KinesisSink", "LostRecords",
         ),
     },
+    "squall_io.rabbitmq": {
+        "RabbitMQ": ("RabbitSpout", "RabbitSink"),
+    },
     "squall_io.sql": {
         "SQL databases": ("SqlSink", "SqlLookup", "SqlTable"),
     },

@@ -32,6 +32,7 @@ from tests.kafka_servers import kafka
 from tests.left_behind import pytest_configure, pytest_unconfigure
 from tests.mqtt_servers import mosquitto
 from tests.nats_servers import nats_server
+from tests.rabbitmq_servers import rabbitmq
 from tests.redis_servers import redis_server
 from tests.soak import leave_out, pytest_addoption
 from tests.spark_session import spark
@@ -77,6 +78,7 @@ __all__ = [
     "pytest_runtest_makereport",
     "pytest_terminal_summary",
     "pytest_unconfigure",
+    "rabbitmq",
     "redis_server",
     "returns",
     "spark",

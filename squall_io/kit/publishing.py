@@ -70,9 +70,11 @@ class Publisher(ABC):
     `close`, and after a pause `connect`.
 
     what: the server, for the log and the status: "RabbitMQ at mq:5672".
+    delayed: why a call of `publish` waits on, as the server has said; "": it does not. The sink shows it.
     """
 
     what: str
+    delayed: str = ""
 
     @abstractmethod
     def message(self, tup: Tuple) -> Any:
@@ -253,6 +255,8 @@ class Publishing:
             waiting.shown()
         elif self._codec_waits.reason:
             self._codec_waits.shown()
+        elif self._publisher.delayed:
+            waiting.failed(self._publisher.delayed)
         elif context.now() - self._asked_at >= SILENCE:
             waiting.failed(f"no answer for {SILENCE:.0f} s")
         else:

@@ -63,6 +63,8 @@ SCHEMES: Final[dict[str, Scheme]] = {
     "mqtt": Scheme(of_messages.MQTT, of_messages.mqtt_messages, of_messages.mqtt_topic),
     "mqtts": Scheme(of_messages.MQTT, of_messages.mqtt_messages, of_messages.mqtt_topic),
     "nats": Scheme(of_messages.NATS, of_messages.nats_messages, of_messages.nats_subject),
+    "amqp": Scheme(of_messages.RABBITMQ, of_messages.rabbitmq_messages, of_messages.rabbitmq_exchange),
+    "amqps": Scheme(of_messages.RABBITMQ, of_messages.rabbitmq_messages, of_messages.rabbitmq_exchange),
     "redis": Scheme("redis://HOST:PORT/DATABASE/KEY", of_databases.redis_streams, of_databases.redis_keys),
     "rediss": Scheme("redis://HOST:PORT/DATABASE/KEY", of_databases.redis_streams, of_databases.redis_keys),
     "http": Scheme("http://HOST:PORT/PATH", of_requests.received_posts, of_requests.sent_posts),

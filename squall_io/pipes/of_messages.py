@@ -6,6 +6,7 @@ Must not know: topologies.
 from __future__ import annotations
 
 from typing import Final
+from urllib.parse import unquote
 
 from squall_io.pipes.addresses import PipeAddress, WrongAddress
 from squall_io.pipes.making import (
@@ -54,6 +55,34 @@ def mqtt_topic(address: PipeAddress) -> SinkEnd:
 
     url = f"{address.scheme}://{address.authority}"
     return with_payloads(MqttSink, address, address.below, url=url)
+
+
+RABBITMQ: Final = "amqp://HOST:PORT/VHOST/NAME"
+
+
+def rabbitmq_messages(address: PipeAddress) -> SourceEnd:
+    from squall_io.rabbitmq import RabbitSpout
+
+    url, queue = _rabbitmq_url(address)
+    spout = made(RabbitSpout, address, queue, url=url)
+    return SourceEnd(spout, None if are_rows(spout) else spout.fields)
+
+
+def rabbitmq_exchange(address: PipeAddress) -> SinkEnd:
+    from squall_io.rabbitmq import RabbitSink
+
+    url, exchange = _rabbitmq_url(address)
+    return with_payloads(RabbitSink, address, exchange, url=url)
+
+
+def _rabbitmq_url(address: PipeAddress) -> tuple[str, str]:
+    """Return the URL of the server with its virtual host, and the queue or exchange. Without a virtual host it is the default
+    one."""
+    server, _, path = address.place[2:].partition("/")
+    vhost, mark, name = path.partition("/")
+    if not mark:
+        vhost, name = "", vhost
+    return f"{address.scheme}://{server}/{vhost}", unquote(name)
 
 
 NATS: Final = "nats://HOST/STREAM or, as a sink, nats://HOST/SUBJECT"

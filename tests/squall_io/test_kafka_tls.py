@@ -37,7 +37,7 @@ def test_messages_are_read_and_written_over_tls(kafka: KafkaServer) -> None:
     sink = KafkaSink(topic, fields="v", encode="str", **over_tls(kafka))
     try:
         sink.prepare(context_of("write", 0, 1, around))
-        assert sink.write(1, [(b"c", None)], 0, "t")
+        assert sink.write(1, [(b"c", None)], 0, topic)
     finally:
         sink.cleanup()
         around.end()

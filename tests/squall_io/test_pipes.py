@@ -24,6 +24,7 @@ from squall_io.pipes.ends import SCHEMES, sink_of, source_of
 from squall_io.pipes.making import Scheme
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
+from squall_io.rabbitmq import RabbitSink, RabbitSpout
 from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
 from squall_io.sql import SqlSink, SqlTable
@@ -164,6 +165,28 @@ def test_streams_of_kinesis() -> None:
     assert (sink.stream, sink.region, wanted, whole) == ("clicks", None, ("user",), "value")
     with pytest.raises(WrongAddress, match="KinesisSink needs key="):
         sink_of("kinesis:///clicks")
+
+
+def test_queues_and_exchanges_of_rabbitmq() -> None:
+    source = source_of("amqps://app@b:5673/shop/orders?password=env:PW&max_in_flight=50")
+    spout = source.spout
+    assert isinstance(spout, RabbitSpout)
+    assert (spout.queue, spout.server.url, spout.max_in_flight) == ("orders", "amqps://app@b:5673/shop", 50)
+    assert source.fields is None
+    named = source_of("amqp://b/orders%2Fnew?fields=routing_key,value")
+    assert named.fields == ("routing_key", "value")
+    assert isinstance(named.spout, RabbitSpout) and named.spout.queue == "orders/new"
+    sink, wanted, whole = sink_of("amqp://b/%2F/orders?routing_key=new")
+    assert isinstance(sink, RabbitSink)
+    assert (sink.exchange, sink.routing_key, sink.server.url) == ("orders", "new", "amqp://b/%2F")
+    assert (wanted, whole) == ((), "value")
+    queue = sink_of("amqp://b/shop/?routing_key=orders&fields=id,price")
+    assert isinstance(queue.bolt, RabbitSink)
+    assert (queue.bolt.exchange, queue.bolt.server.url, queue.fields) == (
+        "",
+        "amqp://b/shop",
+        ("id", "price"),
+    )
 
 
 def test_topics_of_mqtt() -> None:
