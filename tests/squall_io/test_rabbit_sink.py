@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.squall_io.sinks_that_publish import SinkTask
 
 from squall_io.kit.publishing import Confirmations
 from squall_io.rabbitmq import RabbitSink
 from squall_io.rabbitmq.confirming import WINDOW, RabbitMessage, Sending
 from tests.rabbitmq_servers import MOST_BYTES, PASSWORDS, RabbitServer
+from tests.squall_io.sinks_that_publish import SinkTask
 from tests.squall_io.test_rabbit_spout import KINDS, place, queue_of
 from tests.zookeeper_servers import eventually
 from topology_api import InvalidConfig, SquallError
