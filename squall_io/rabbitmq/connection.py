@@ -1,7 +1,7 @@
 """A connection to RabbitMQ. Its loop runs in a thread of its own, so that heartbeats are answered while the task is busy; calls
 are made from other threads, one at a time.
 
-A lost connection is not made again: whoever needs the next one makes a new object.
+A lost connection is not made again: the next one is a new object.
 Must not know: tuples, tasks, what messages mean.
 """
 

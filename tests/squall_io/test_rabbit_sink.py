@@ -199,16 +199,16 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, fault: str) -> None
         assert set(server.bodies(queue)) == {b"%d" % n for n in range(60)}
 
 
-def made(*looks: str) -> list[RabbitMessage]:
-    return [RabbitMessage("key", look.encode(), {}, None, None) for look in looks]
+def made(*bodies: str) -> list[RabbitMessage]:
+    return [RabbitMessage("key", body.encode(), {}, None, None) for body in bodies]
 
 
 def test_confirmations_and_returns_find_their_messages() -> None:
     confirmations = Confirmations(6)
     sending = Sending("x", made("a", "b", "a", "c", "d", "e"), [0, 1, 2, 3, 4, 5], confirmations, 11)
     assert [each.body for each in sending.due()] == [b"a", b"b", b"a", b"c", b"d", b"e"]
-    sending.returned(made("a")[0].look, "NO_ROUTE")
-    sending.returned(made("a")[0].look, "NO_ROUTE")
+    sending.returned(made("a")[0].content, "NO_ROUTE")
+    sending.returned(made("a")[0].content, "NO_ROUTE")
     sending.confirmed(13, True)
     assert list(confirmations.reasons) == [0, 2] and confirmations.left == [3, 4, 5]
     sending.refused_for_now(14, False)
