@@ -217,7 +217,7 @@ class RabbitConnection:
     def _end(self) -> None:
         if self._connection is None:
             self._loop.stop()
-        elif self._connection.is_open:
+        elif self._connection.is_open and not self.blocked:  # a server that takes nothing does not read the end either
             self._connection.close()
         else:
             self._abort()
