@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Certificates, make_certificates
 from tests.hdfs_servers import missing
 from tests.killable import Killable
 from tests.zookeeper_servers import eventually, free_ports
@@ -36,15 +37,21 @@ MOST_BYTES = 100_000
 
 
 class RabbitServer(Killable):
-    """One server. Its address is the same after every start, and so are its queues and messages that are durable."""
+    """One server. Its address is the same after every start, and so are its queues and messages that are durable.
+
+    tls_url: of its listener for TLS, whose certificate `certificates` has. It asks for one of the client, and takes none.
+    """
+
+    certificates: Certificates
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "rabbitmq.log")
         self.folder = folder
         self._command = shutil.which("rabbitmq-server", path=_FOLDERS)
-        self._port, self._node_port = free_ports(2)
+        self._port, self._tls_port, self._node_port = free_ports(3)
         self._node = f"rabbit-test-{self._port}@localhost"
         self.url = f"amqp://127.0.0.1:{self._port}"
+        self.tls_url = f"amqps://127.0.0.1:{self._tls_port}"
 
     def login_as(self, user: str, vhost: str = "%2F") -> str:
         """The URL for a user."""
@@ -56,7 +63,8 @@ class RabbitServer(Killable):
             missing("there is no rabbitmq-server: install the system's package `rabbitmq-server`")
         if importlib.util.find_spec("pika") is None:
             missing("pika is not installed: pip install '.[rabbitmq]'")
-        self._configure()
+        if not (self.folder / "rabbitmq.conf").exists():
+            self._configure()
         settings = [f"{name}={value}" for name, value in self._settings().items()]
         self.launch(["/usr/bin/env", "-C", str(self.folder), *settings, self._command])
         try:
@@ -86,6 +94,7 @@ class RabbitServer(Killable):
 
     def _configure(self) -> None:
         folder = self.folder
+        self.certificates = tls = make_certificates(folder / "tls")
         (folder / "plugins").write_text("[].")
         (folder / "users.json").write_text(
             json.dumps(
@@ -99,7 +108,9 @@ class RabbitServer(Killable):
             )
         )
         (folder / "rabbitmq.conf").write_text(
-            f"listeners.tcp.1 = 127.0.0.1:{self._port}\nload_definitions = {folder}/users.json\n"
+            f"listeners.tcp.1 = 127.0.0.1:{self._port}\nlisteners.ssl.1 = 127.0.0.1:{self._tls_port}\n"
+            f"ssl_options.cacertfile = {tls.ca}\nssl_options.certfile = {tls.certificate}\n"
+            f"ssl_options.keyfile = {tls.key}\nssl_options.verify = verify_peer\nload_definitions = {folder}/users.json\n"
             f"max_message_size = {MOST_BYTES}\ndisk_free_limit.absolute = 1MB\nraft.wal_max_size_bytes = 16777216\n"
             "log.console = true\nlog.console.level = warning\nlog.file = false\n"
         )

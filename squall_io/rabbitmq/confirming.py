@@ -26,7 +26,7 @@ class RabbitMessage(NamedTuple):
     properties: Any
 
     @property
-    def look(self) -> tuple[object, ...]:
+    def content(self) -> tuple[object, ...]:
         """What a returned message is found by."""
         return self.routing_key, self.body, self.headers, self.message_id
 
@@ -77,14 +77,14 @@ class Sending:
         """The server could not take messages: a queue is full, or has failed."""
         self.put_off += len(list(self._answered(number, multiple)))
 
-    def returned(self, look: tuple[object, ...], text: str) -> None:
+    def returned(self, content: tuple[object, ...], text: str) -> None:
         """No queue gets a message."""
         self.words += 1
         for at in self._sent.values():
-            if at not in self._returned and self._messages[at].look == look:
+            if at not in self._returned and self._messages[at].content == content:
                 exchange = f"exchange {self._exchange!r}" if self._exchange else "the default exchange"
                 self._returned[at] = (
-                    f"no queue gets a message of {exchange} with routing key {look[0]!r} ({text}): bind or declare one"
+                    f"no queue gets a message of {exchange} with routing key {content[0]!r} ({text}): bind or declare one"
                 )
                 return
 

@@ -1,7 +1,7 @@
 """A connection to RabbitMQ. Its loop runs in a thread of its own, so that heartbeats are answered while the task is busy; calls
 are made from other threads, one at a time.
 
-A lost connection is not made again: whoever needs the next one makes a new object.
+A lost connection is not made again: the next one is a new object.
 Must not know: tuples, tasks, what messages mean.
 """
 
@@ -217,7 +217,9 @@ class RabbitConnection:
     def _end(self) -> None:
         if self._connection is None:
             self._loop.stop()
-        elif self._connection.is_open:
+        elif (
+            self._connection.is_open and not self.blocked
+        ):  # a server that takes nothing does not read the end either
             self._connection.close()
         else:
             self._abort()

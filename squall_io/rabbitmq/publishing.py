@@ -187,8 +187,8 @@ class RabbitPublisher(Publisher):
 
     def _on_return(self, channel: Any, frame: Any, properties: Any, body: bytes) -> None:
         if self._sending is not None:
-            look = (frame.routing_key, body, properties.headers or {}, properties.message_id)
-            self._sending.returned(look, frame.reply_text)
+            content = (frame.routing_key, body, properties.headers or {}, properties.message_id)
+            self._sending.returned(content, frame.reply_text)
 
     def _on_closed(self, code: int, text: str) -> None:
         if (connection := self._connection) is not None:

@@ -26,6 +26,7 @@ class RabbitSource(SourceWorld):
     rewindable = False
     missing_words = "declare it"
     not_applicable = {"nothing twice": "it cannot go back to a position"}
+    slow = frozenset({"missing"})  # tests/squall_io/test_rabbit_spout.py shows it without the pause
 
     def __init__(self, rabbitmq: RabbitServer) -> None:
         super().__init__()

@@ -88,7 +88,6 @@ CORES = (
     "squall_io/postgres/pgoutput.py",
     "squall_io/postgres/transactions.py",
     "squall_io/postgres/values.py",
-    "squall_io/rabbitmq/address.py",
     "squall_io/rabbitmq/confirming.py",
     "squall_io/rabbitmq/settling.py",
     "squall_io/redis/entries.py",

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from squall_io.kit.publishing import Confirmations
 from squall_io.rabbitmq import RabbitSink
-from squall_io.rabbitmq.confirming import WINDOW, RabbitMessage, Sending
+from squall_io.rabbitmq.confirming import WINDOW
 from tests.rabbitmq_servers import MOST_BYTES, PASSWORDS, RabbitServer
 from tests.squall_io.sinks_that_publish import SinkTask
 from tests.squall_io.test_rabbit_spout import KINDS, place, queue_of
 from tests.zookeeper_servers import eventually
-from topology_api import InvalidConfig, SquallError
+from topology_api import SquallError
 
 pytest.importorskip("pika")
+pytestmark = pytest.mark.slow
 
 key_field = itemgetter("key")
 
@@ -197,38 +197,3 @@ def test_a_server_that_is_away_is_waited_for(tmp_path: Path, fault: str) -> None
             assert not thread.is_alive()
             assert (task.failed, task.shown[-1]) == ({}, "")
         assert set(server.bodies(queue)) == {b"%d" % n for n in range(60)}
-
-
-def made(*looks: str) -> list[RabbitMessage]:
-    return [RabbitMessage("key", look.encode(), {}, None, None) for look in looks]
-
-
-def test_confirmations_and_returns_find_their_messages() -> None:
-    confirmations = Confirmations(6)
-    sending = Sending("x", made("a", "b", "a", "c", "d", "e"), [0, 1, 2, 3, 4, 5], confirmations, 11)
-    assert [each.body for each in sending.due()] == [b"a", b"b", b"a", b"c", b"d", b"e"]
-    sending.returned(made("a")[0].look, "NO_ROUTE")
-    sending.returned(made("a")[0].look, "NO_ROUTE")
-    sending.confirmed(13, True)
-    assert list(confirmations.reasons) == [0, 2] and confirmations.left == [3, 4, 5]
-    sending.refused_for_now(14, False)
-    sending.confirmed(16, False)
-    assert (confirmations.left, sending.put_off, sending.is_done) == ([3, 4], 1, False)
-    sending.confirmed(15, False)
-    assert (confirmations.left, sending.is_done, sending.next_number) == ([3], True, 17)
-
-
-def test_wrong_arguments_are_refused_with_what_to_give() -> None:
-    with pytest.raises(InvalidConfig) as found:
-        RabbitSink(
-            "x" * 256, url="amqp://app:pw@h", routing_key=7, fields=[], encode="xml", headers="", message_id=3,  # type: ignore[arg-type]
-            persistent=1, password="pw",  # type: ignore[arg-type]
-        )  # fmt: skip
-    text = str(found.value)
-    for part in (
-        "exchange is 'xxx", "url has a password", "routing_key is 7", "or a function from the tuple", "fields is []",
-        "encode is", "headers is ''", "message_id is 3", "persistent is 1", "password has the secret itself",
-    ):  # fmt: skip
-        assert part in text
-    with pytest.raises(InvalidConfig, match="give the name of a queue"):
-        RabbitSink("", url="amqp://h")

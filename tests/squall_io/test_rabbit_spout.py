@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from squall_io.rabbitmq import RabbitSpout
-from squall_io.rabbitmq.faults import RabbitAway, RabbitRefused, explained
-from squall_io.rabbitmq.settling import acknowledgements
+from tests.certificates import make_certificates
 from tests.rabbitmq_servers import PASSWORDS, RabbitServer
 from tests.squall_io.queue_tasks import SpoutTask
 from tests.zookeeper_servers import eventually
-from topology_api import InvalidConfig
 
 pytest.importorskip("pika")
+pytestmark = pytest.mark.slow
 
 KINDS = ["classic", "quorum"]
 _names = itertools.count(1)
@@ -215,49 +214,16 @@ def test_a_wrong_password_and_missing_rights_are_errors(
             assert words in two.errors[0]
 
 
-def test_acks_are_sent_as_one_where_no_message_before_them_is_open() -> None:
-    assert acknowledgements([1, 2, 3], [2, 1]) == [(2, True)]
-    assert acknowledgements([1, 2, 3], [1]) == [(1, False)]
-    assert acknowledgements([4, 5, 6, 7], [7, 4, 5]) == [(5, True), (7, False)]
-    assert acknowledgements([4, 5], [5]) == [(5, False)]
-    assert acknowledgements([], []) == []
-
-
-@pytest.mark.parametrize(
-    ("code", "text", "kind", "words"),
-    [
-        (320, "CONNECTION_FORCED - broker forced connection closure", RabbitAway, "broker forced"),
-        (541, "INTERNAL_ERROR", RabbitAway, "INTERNAL_ERROR"),
-        (404, "NOT_FOUND - home node 'r@h' of durable queue 'q' is down or inaccessible", RabbitAway, "home node"),
-        (404, "NOT_FOUND - no exchange 'x' in vhost '/'", RabbitRefused, "MQ has no exchange 'x' in vhost '/': declare"),
-        (403, "ACCESS_REFUSED - queue 'q' in vhost '/' in exclusive use", RabbitRefused, "another client has it"),
-        (
-            406, "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out.", RabbitRefused, "consumer_timeout",
-        ),
-        (540, "NOT_IMPLEMENTED - x", RabbitRefused, "MQ refuses it: x (540)"),
-    ],
-)  # fmt: skip
-def test_what_the_server_says_is_waited_for_or_explained(
-    code: int, text: str, kind: type, words: str
+def test_messages_are_read_over_tls_and_a_certificate_of_another_authority_is_an_error(
+    rabbitmq: RabbitServer, tmp_path: Path
 ) -> None:
-    found = explained("MQ", code, text)
-    assert type(found) is kind and words in str(found)
-
-
-def test_wrong_arguments_are_refused_with_what_to_give() -> None:
-    with pytest.raises(InvalidConfig) as found:
-        RabbitSpout(
-            "", url="amqp://app:pw@h", fields=["key"], decode="xml", password="pw", tls={"ca": "ca.pem"}, failed="drop",
-            max_in_flight=0,
-        )  # fmt: skip
-    text = str(found.value)
-    for part in (
-        "queue is ''", "url has a password", "password has the secret itself", "absolute paths", "max_in_flight is 0",
-        "fields are", "decode is", "failed is 'drop'",
-    ):  # fmt: skip
-        assert part in text
-    for url in ("http://h", "amqp://", "amqp://h:x"):
-        with pytest.raises(InvalidConfig, match="amqp://HOST:PORT"):
-            RabbitSpout("q", url=url)
-    with pytest.raises(InvalidConfig, match="write %2F"):
-        RabbitSpout("q", url="amqp://h/a/b")
+    queue = queue_of(rabbitmq)
+    rabbitmq.send(queue, ["1"])
+    ours, other = rabbitmq.certificates, make_certificates(tmp_path)
+    with task(rabbitmq, queue, url=rabbitmq.tls_url, tls={"ca": other.ca}) as one:
+        one.until(lambda: one.errors)
+        assert "agree on no TLS" in one.errors[0] and "check url and tls" in one.errors[0]
+    tls = {"ca": ours.ca, "certificate": ours.certificate, "key": ours.key}
+    with task(rabbitmq, queue, url=rabbitmq.tls_url, tls=tls) as two:
+        assert two.read(1) == [1]
+        two.ack()
