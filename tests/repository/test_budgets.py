@@ -24,7 +24,6 @@ MANY_PARAMETERS = {
     "squall_io/mqtt/sink.py: MqttSink",
     "squall_io/mqtt/spout.py: MqttSpout",
     "squall_io/nats/spout.py: NatsSpout",
-    "squall_io/rabbitmq/sink.py: RabbitSink",
     "squall_io/redis/spout.py: RedisStreamSpout",
     "squall_io/spark/spouts/lines.py: HdfsLines",
 }
