@@ -15,12 +15,12 @@ from local_cluster.testing import run_bolt
 from squall_io.files import FileSink, FileSpout
 from squall_io.kafka import KafkaSink, KafkaSpout
 from squall_io.mqtt import MqttSink, MqttSpout
-from squall_io.rabbitmq import RabbitSink, RabbitSpout
 from squall_io.pipes import Pipe, topology_of
 from squall_io.pipes.addresses import WrongAddress, arguments_of, parse_address
 from squall_io.pipes.ends import sink_of, source_of
 from squall_io.pipes.rows import MapRows
 from squall_io.postgres import PostgresChanges
+from squall_io.rabbitmq import RabbitSink, RabbitSpout
 from squall_io.redis import RedisSink, RedisStreamSink, RedisStreamSpout
 from squall_io.spark import CommittedRows, HdfsLines, SparkSink
 from squall_io.sql import SqlSink, SqlTable
