@@ -8,6 +8,7 @@ Must not know: protocols, fields, settings.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Final
@@ -54,8 +55,9 @@ class QueueTask:
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
         self._connected = False
-        #: Counts lost connections: ids of earlier ones are void. It stays 0 if the client keeps ids.
-        self._connection = 0
+        #: Names the connection: ids of other ones are void, those of an earlier process too, which an epoch may bring back. It
+        #: stays 0 if the client keeps ids.
+        self._connection = 0 if client.keeps_ids else time.time_ns()
         #: Messages in flight, each with why it cannot be read; None: it can.
         self._open: dict[MessageId, str | None] = {}
         #: What was received and not emitted yet, with its connection.
@@ -219,8 +221,11 @@ class QueueTask:
     def _emit_received(self, emit: Emit) -> None:
         """Emit what was received. After an error, the next call goes on behind it."""
         received, client = self._received, self._client
-        while received:
-            connection, each = received[0]
+        while True:
+            try:
+                connection, each = received[0]
+            except IndexError:  # all are emitted, or the second thread has lost the connection
+                return
             fault = None
             try:
                 values = client.values(each.message)

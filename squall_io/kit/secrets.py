@@ -100,9 +100,16 @@ def url_problem(name: str, url: object, instead: str) -> str | None:
     if not isinstance(url, str):
         return f"{name} is a {class_name(url)}: give text"
     try:
-        password = urlsplit(url).password
+        parts = urlsplit(url)
+        password = parts.password
     except ValueError:
         return f"{name} is no URL"
+    if password is None and ":" in parts.netloc and "@" in parts.path + parts.query + parts.fragment:
+        # A password with a / in it ends the host too early: what follows would be shown, or kept.
+        return (
+            f"{name} has an @ behind its port: if a password is before it, leave it out and name it with {instead}={ENV}NAME;"
+            " else write %40 for the @"
+        )
     if password is None:
         return None
     return f"{name} has a password, and a topology holds no secrets: leave it out, and name it with {instead}={ENV}NAME"

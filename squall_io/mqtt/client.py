@@ -42,6 +42,7 @@ class MqttClient(QueueClient):
         self._connection: MqttConnection | None = None
         #: The numbers of messages with QoS 1 in the order in which they came, from the first that is not acknowledged.
         self._order: deque[int] = deque()
+        self._unanswered: set[int] = set()
         self._settled: set[int] = set()
         self._unconfirmed = 0
         self._dropped_before = 0
@@ -58,12 +59,14 @@ class MqttClient(QueueClient):
         connection.open()
         self._connection = connection
         self._order.clear()
+        self._unanswered.clear()
         self._settled.clear()
         self._dropped_before = 0
         # With a session that was there, too: the topics may be other ones than before.
         connection.subscribe(filters_of(spout.topics, spout.group), spout.qos)
         had, self._had_session = self._had_session, True
         if had and not connection.session_was_there:
+            self._had_session = False  # so that the next connection reads on, also if the broker keeps none
             raise LostSession(
                 f"{spout.broker} has forgotten session {self._client_id!r}: what it kept for it, and what came until now, is"
                 " lost. Let the broker keep its sessions on disk, and raise session_expiry; see docs/mqtt.md"
@@ -76,7 +79,9 @@ class MqttClient(QueueClient):
         if connection.dropped > self._dropped_before:
             self._dropped.add(connection.dropped - self._dropped_before)
             self._dropped_before = connection.dropped
-        return [Received(self._id_of(message), message) for message in messages]
+        # Some brokers send again on the same connection what is not answered for long: it is in flight already.
+        fresh = [message for message in messages if message.qos == 0 or message.mid not in self._unanswered]
+        return [Received(self._id_of(message), message) for message in fresh]
 
     def acknowledge(self, ids: Sequence[Any]) -> None:
         """Acknowledge messages, as far as no earlier one is open."""
@@ -85,6 +90,7 @@ class MqttClient(QueueClient):
         while order and order[0] in settled:
             number = order.popleft()
             settled.discard(number)
+            self._unanswered.discard(number)
             self._connected.acknowledge(number)
 
     def reject(self, ids: Sequence[Any], reason: str) -> None:
@@ -114,6 +120,7 @@ class MqttClient(QueueClient):
             return self._unconfirmed
         number: int = message.mid
         self._order.append(number)
+        self._unanswered.add(number)
         return number
 
     @property

@@ -12,6 +12,8 @@ import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from functools import partial
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from squall_io.kit.libraries import load_library
@@ -33,6 +35,9 @@ _LOGIN: Final = ("authorization", "authentication")
 #: Codes of JetStream: no such consumer, no such stream, JetStream not enabled for the server and for the account.
 NO_CONSUMER, NO_STREAM = 10014, 10059
 _NO_JETSTREAM: Final = (10076, 10039)
+
+#: The parts of a file of credentials.
+_CREDENTIALS: Final = ("NATS USER JWT", "USER NKEY SEED")
 
 T = TypeVar("T")
 
@@ -87,15 +92,18 @@ class NatsConnection:
         server = self._server
         more: dict[str, Any] = {}
         if server.user is not None:
+            password = "" if server.password is None else resolve("password", server.password)
             more["user"] = server.user
-            more["password"] = "" if server.password is None else resolve("password", server.password)
+            more["password"] = partial(self._given, password)  # called when the connection is encrypted, or not
         if self._credentials is not None:
+            check_credentials(self._credentials)
             more["user_credentials"] = self._credentials
         if server.is_encrypted_by(FORM):
             more["tls"] = tls_context(server.tls)
         self._loop = asyncio.new_event_loop()
         self._thread.start()
-        url = f"nats://{server.host}:{server.port_of(FORM)}"
+        host = f"[{server.host}]" if ":" in server.host else server.host
+        url = f"nats://{host}:{server.port_of(FORM)}"
         try:
             self.client = self._library.Client()
             self.run(
@@ -106,10 +114,20 @@ class NatsConnection:
                 ),
                 2 * CONNECT_SECONDS,
             )  # fmt: skip
+            self._given("")
         except BaseException:
             self.close()
             raise
         self.stream = self.client.jetstream(timeout=ANSWER_SECONDS)
+
+    def _given(self, password: str) -> str:
+        """Return the password, unless a server that is to be reached by TLS has not asked for it: the library goes on without."""
+        if self._server.is_encrypted_by(FORM) and not self.client._server_info.get("tls_required"):
+            raise NatsRefused(
+                f"{self.where} does not ask for TLS, and url begins with tls://: let the server require it, or begin url with"
+                " nats://"
+            )
+        return password
 
     def run(self, what: Coroutine[Any, Any, T], seconds: float = 2 * ANSWER_SECONDS) -> T:
         """Run a call of the library in the loop, and return what it returns. Raises NatsAway and NatsRefused."""
@@ -192,6 +210,16 @@ class NatsConnection:
 
     async def _on_closed(self) -> None:
         self._lost = self._lost or "the connection is lost"
+
+
+def check_credentials(path: str) -> None:
+    """Raise NatsRefused for a file that has no credentials: the library would wait for the server, or read for ever."""
+    try:
+        text = Path(path).read_text("utf-8", "replace")
+    except OSError as error:
+        raise NatsRefused(f"credentials {path!r} cannot be read on this host: {error.strerror}") from None
+    if missing := [each for each in _CREDENTIALS if f"BEGIN {each}" not in text]:
+        raise NatsRefused(f"credentials {path!r} have no {' and no '.join(missing)}: give a file that nsc has made")
 
 
 async def _end_tasks() -> None:

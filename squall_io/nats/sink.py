@@ -58,12 +58,14 @@ class NatsSink(PublishingSink):
     ) -> None:
         problems = [
             *server_problems(FORM, url, password, tls),
-            *credentials_problems(credentials, password),
+            *credentials_problems(credentials, password, url),
             *chosen_problems(fields),
             *filter(None, [format_problem("encode", encode)]),
         ]
         if not callable(subject) and (problem := subject_problem(subject)) is not None:
             problems.append(f"subject {problem}; or give a function from the tuple to its subject")
+        if callable(subject) and isinstance(encode, MessageCodec) and encode.subject is None:
+            problems.append("encode has no subject, and subject is a function: give the codec subject=")
         for name, field in (("message_id", message_id), ("headers", headers)):
             if field is not None and not (isinstance(field, str) and field):
                 problems.append(f"{name} is {typed(field)}: give the name of a field, or None")

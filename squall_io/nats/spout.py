@@ -80,7 +80,7 @@ class NatsSpout(QueueSpout):
         problems = [
             *filter(None, [name_problem("stream", stream), name_problem("consumer", consumer)]),
             *server_problems(FORM, url, password, tls),
-            *credentials_problems(credentials, password),
+            *credentials_problems(credentials, password, url),
             *field_problems(names, FIELDS, decode),
             *_consumer_problems(subject, start, ack_wait),
             *queue_problems(max_in_flight, replay),
@@ -101,14 +101,14 @@ class NatsSpout(QueueSpout):
         return NatsClient(self, context)
 
 
-def credentials_problems(credentials: object, password: object) -> Iterator[str]:
+def credentials_problems(credentials: object, password: object, url: object) -> Iterator[str]:
     """Yield what is wrong with the argument `credentials` of a connector."""
     if credentials is None:
         return
     if not isinstance(credentials, str) or not os.path.isabs(credentials):
         yield f"credentials is {typed(credentials)}: give the whole path of a file on the hosts of workers, or None"
-    elif password is not None:
-        yield "credentials and password are given: leave one of the two out"
+    elif password is not None or (isinstance(url, str) and "@" in url):
+        yield "credentials are given, and a user or a password: leave one of the two out"
 
 
 def _consumer_problems(subject: object, start: Any, ack_wait: Any) -> Iterator[str]:

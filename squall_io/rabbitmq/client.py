@@ -151,7 +151,7 @@ class RabbitClient(QueueClient):
         with connection.changed:
             tags = [each.frame.delivery_tag for each in self._arrived]
             self._arrived.clear()
-        connection.do(lambda: self._give_up(tags, True))
+        connection.do(lambda: self._give_back(tags))
 
     def waiting(self) -> int | None:
         """Return how many messages wait in the queue."""
@@ -178,6 +178,12 @@ class RabbitClient(QueueClient):
     def _give_up(self, tags: Sequence[int], requeue: bool) -> None:
         for tag in tags:
             self._channel.basic_reject(tag, requeue=requeue)
+            self._open.pop(tag, None)
+
+    def _give_back(self, tags: Sequence[int]) -> None:
+        """Return messages that were not looked at. A rejection would count as a failed delivery of a quorum queue."""
+        for tag in tags:
+            self._channel.basic_nack(tag, requeue=True)
             self._open.pop(tag, None)
 
     def _on_message(self, channel: Any, frame: Any, properties: Any, body: bytes) -> None:
@@ -207,7 +213,10 @@ class RabbitClient(QueueClient):
 
 def _timestamp(message: Delivery) -> datetime | None:
     seconds = message.properties.timestamp
-    return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    try:
+        return None if seconds is None else datetime.fromtimestamp(seconds, timezone.utc)
+    except (ValueError, OverflowError, OSError):  # no seconds: any sender may write any number
+        return None
 
 
 def _properties(message: Delivery) -> dict[str, object]:

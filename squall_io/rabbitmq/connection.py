@@ -83,6 +83,7 @@ class RabbitConnection:
 
         begin: gets what to call with the answer, from the same thread. Raises what the connection is lost by, or RabbitAway.
         """
+        self.check()
         answer: Future[Any] = Future()
         self._pending = answer
 
