@@ -31,14 +31,18 @@ MOST_BYTES = 100_000
 
 
 class NatsServer(Killable):
-    """One server. Its address is the same after every start."""
+    """One server. Its address is the same after every start. accounts: settings that replace the users of this module.
+    more: further lines of its file. client: what the clients of tests need then."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(
+        self, folder: Path, accounts: str | None = None, more: str = "", client: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(folder / "nats.log")
         self.folder = folder
         self._command = shutil.which("nats-server", path=_FOLDERS)
         (self._port,) = free_ports(1)
         self.url = f"nats://127.0.0.1:{self._port}"
+        self._accounts, self._more, self._client = accounts, more, client or {}
 
     def login_as(self, user: str) -> str:
         """The URL for a user."""
@@ -59,7 +63,11 @@ class NatsServer(Killable):
         conf.write_text(
             f'listen: "127.0.0.1:{self._port}"\nmax_payload: {MOST_BYTES}\n'
             f'jetstream {{ store_dir: "{self.folder}/data" }}\n'
-            f"accounts {{ A {{ jetstream: enabled, users: [{users}] }} }}\nno_auth_user: open\n"
+            + (
+                self._accounts
+                or f"accounts {{ A {{ jetstream: enabled, users: [{users}] }} }}\nno_auth_user: open\n"
+            )
+            + self._more
         )
         self.launch([self._command, "-c", str(conf)])
         try:
@@ -80,7 +88,7 @@ class NatsServer(Killable):
         import nats
 
         async def called() -> Any:
-            client = await nats.connect(self.url, allow_reconnect=False, error_cb=_ignored)
+            client = await nats.connect(self.url, allow_reconnect=False, error_cb=_ignored, **self._client)
             try:
                 return await what(client, client.jetstream(timeout=ANSWER_SECS))
             finally:

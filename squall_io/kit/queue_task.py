@@ -68,7 +68,9 @@ class QueueTask:
         self._error: SquallError | None = None
         #: What is to be reported beside.
         self._report: deque[SquallError] = deque()
-        self._retry_at = self._alive_at = self._measure_at = 0.0
+        self._retry_at = self._alive_at = self._measure_at = self._alone_at = 0.0
+        #: Whether it was ever connected.
+        self._begun = False
         self.active = True
         self._pausing = False
         self._at_server = 0
@@ -121,6 +123,8 @@ class QueueTask:
             self._thread.join()
         with self._lock:
             try:
+                if self._settled and self._client.keeps_ids and not self._connected:
+                    self._connect()
                 if self._connected:
                     self._send_settled()
             except SquallError as error:
@@ -163,7 +167,7 @@ class QueueTask:
 
     def _connect(self) -> None:
         self._client.connect()
-        self._connected = True
+        self._connected = self._begun = True
         self._alive_at = self._measure_at = 0.0
         if not self._client.keeps_ids:
             self._open.clear()
@@ -286,12 +290,19 @@ class QueueTask:
         """Call the client in the place of the task's thread, if that does not do so now."""
         if not self._lock.acquire(blocking=False):
             return
+        client = self._client
         try:
+            if client.keeps_ids and self._begun and not self._connected and self._may_connect():
+                self._connect()
             if self._connected and self._error is None:
                 if self._pausing and not self.active:
                     self._client.pause()
                     self._pausing = False
                 self._attend()
+        except SystemAway as error:
+            self._disconnect()
+            if not client.keeps_ids:  # otherwise what is in flight stays valid, and this thread tries again
+                self._error = error
         except SquallError as error:
             self._error = error
             self._disconnect()
@@ -300,6 +311,14 @@ class QueueTask:
             self._disconnect()
         finally:
             self._lock.release()
+
+    def _may_connect(self) -> bool:
+        """Return whether the second thread may try to connect: the task's own thread does not, or has not for a while."""
+        now = self._context.now()
+        if now < max(self._retry_at, self._alone_at):
+            return False
+        self._alone_at = now + RETRY_SECONDS
+        return True
 
     def _show(self, text: str) -> None:
         self._context.progress(text)

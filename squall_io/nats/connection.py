@@ -94,7 +94,9 @@ class NatsConnection:
         if server.user is not None:
             password = "" if server.password is None else resolve("password", server.password)
             more["user"] = server.user
-            more["password"] = partial(self._given, password)  # called when the connection is encrypted, or not
+            more["password"] = partial(
+                self._given, password
+            )  # called when the connection is encrypted, or not
         if self._credentials is not None:
             check_credentials(self._credentials)
             more["user_credentials"] = self._credentials
@@ -121,7 +123,7 @@ class NatsConnection:
         self.stream = self.client.jetstream(timeout=ANSWER_SECONDS)
 
     def _given(self, password: str) -> str:
-        """Return the password, unless a server that is to be reached by TLS has not asked for it: the library goes on without."""
+        """Return the password, unless a server that is to be reached by TLS has not asked for it: the library would go on."""
         if self._server.is_encrypted_by(FORM) and not self.client._server_info.get("tls_required"):
             raise NatsRefused(
                 f"{self.where} does not ask for TLS, and url begins with tls://: let the server require it, or begin url with"
@@ -219,7 +221,9 @@ def check_credentials(path: str) -> None:
     except OSError as error:
         raise NatsRefused(f"credentials {path!r} cannot be read on this host: {error.strerror}") from None
     if missing := [each for each in _CREDENTIALS if f"BEGIN {each}" not in text]:
-        raise NatsRefused(f"credentials {path!r} have no {' and no '.join(missing)}: give a file that nsc has made")
+        raise NatsRefused(
+            f"credentials {path!r} have no {' and no '.join(missing)}: give a file that nsc has made"
+        )
 
 
 async def _end_tasks() -> None:

@@ -74,6 +74,10 @@ class RabbitSink(PublishingSink):
         for name, field in (("message_id", message_id), ("headers", headers)):
             if field is not None and not (isinstance(field, str) and field):
                 problems.append(f"{name} is {typed(field)}: give the name of a field, or None")
+        if exchange == "" and isinstance(encode, MessageCodec) and encode.subject is None:
+            problems.append(
+                "encode has no subject, and exchange is '', the default one: give the codec subject="
+            )
         if not isinstance(persistent, bool):
             problems.append(f"persistent is {typed(persistent)}: give True or False")
         if problems:

@@ -193,6 +193,9 @@ def test_a_url_with_a_password_is_refused_and_not_shown() -> None:
     problem = url_problem("url", "redis://app:hunter2@host:6379/0", "password")
     assert problem is not None and "hunter2" not in problem and "password=env:NAME" in problem
     assert url_problem("url", "redis://app@host:6379/0", "password") is None
+    for hidden in ("redis://app:hun/ter2@host:6379", "mqtt://app:hun#ter2@host", "nats://app:1?ter2@host"):
+        problem = url_problem("url", hidden, "password")
+        assert problem is not None and "ter2" not in problem
     assert "url is a int" in str(url_problem("url", 5, "password"))
     assert "no URL" in str(url_problem("url", "http://[::1", "password"))
 

@@ -371,6 +371,54 @@ def test_a_connection_that_is_lost_while_nothing_is_received_is_made_again(opene
     assert task.values() == ["a", "a"]
 
 
+def test_a_client_that_keeps_ids_is_kept_alive_after_an_error_while_nothing_is_received(
+    opened: Opened,
+) -> None:
+    server = QueueServer("a", "b")
+    server.keeps_ids = True
+    task = opened(server)
+    task.step()
+    task.spout.deactivate()
+    server.errors["keep_alive"] = [QueueAway("throttled")]
+    server.errors["connect"] = [QueueAway("throttled")]
+    task.stand_by(10.0)
+    task.ack(0)
+    task.stand_by(0.5)  # connects in vain
+    assert server.done == []
+    task.stand_by(0.5)
+    assert server.calls.count("connect") == 2, "not again at once"
+    task.stand_by(queue_task.RETRY_SECONDS)
+    assert server.done == ["a"]
+    assert task.spout.client.alive[-1] == [2]
+
+
+def test_what_was_acked_while_the_server_was_away_is_acknowledged_at_the_end(opened: Opened) -> None:
+    server = QueueServer("a")
+    server.keeps_ids = True
+    task = opened(server)
+    task.step()
+    server.errors["keep_alive"] = [QueueAway("reset")]
+    task.stand_by(10.0)
+    task.ack(0)
+    task.spout.close()
+    assert server.done == ["a"]
+
+
+def test_an_id_of_an_earlier_process_is_void(opened: Opened) -> None:
+    """An epoch that is brought back acks what an earlier process has emitted, whose tags begin like those of this one."""
+    first = opened(QueueServer("a"))
+    first.step()
+    server = QueueServer("b")
+    second = opened(server)
+    second.step()
+    second.spout.ack(first.emitted[0][2])
+    second.stand_by(10.0)
+    assert server.done == []
+    second.ack(0)
+    second.stand_by(1.0)
+    assert server.done == ["b"]
+
+
 def test_the_second_thread_leaves_the_client_to_the_first_one_and_outlives_errors(opened: Opened) -> None:
     server = QueueServer("a")
     task = opened(server)

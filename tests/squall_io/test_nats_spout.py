@@ -5,11 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from squall_io.kit.server_address import tls_context
 from squall_io.nats import NatsSpout
+from tests.certificates import make_certificates
+from tests.nats_accounts import make_accounts
 from tests.nats_servers import MOST_BYTES, PASSWORDS, NatsServer
 from tests.squall_io.queue_tasks import SpoutTask
 from tests.zookeeper_servers import eventually
@@ -147,6 +151,52 @@ def test_a_missing_stream_a_wrong_password_and_missing_rights_are_errors_that_sa
     with task(nats_server, stream, url=nats_server.login_as("guest"), password="env:WORD") as one:
         one.until(lambda: one.errors)
         assert "give the user the rights" in one.errors[0]
+
+
+def test_a_user_with_credentials_of_an_account(tmp_path: Path) -> None:
+    accounts = make_accounts(tmp_path)
+    client = {"user_credentials": accounts.credentials}
+    with NatsServer(tmp_path, accounts.settings, client=client) as server:
+        server.create("orders")
+        server.send("orders.a", ["1"])
+        with task(server, "orders", credentials=accounts.credentials) as one:
+            assert one.read(1) == ["1"]
+
+
+@pytest.mark.parametrize("text", [None, "-----BEGIN USER NKEY SEED-----\nSU"])
+def test_a_file_without_credentials_is_an_error_that_says_so(
+    nats_server: NatsServer, tmp_path: Path, text: str | None
+) -> None:
+    path = tmp_path / "creds"
+    if text is not None:
+        path.write_text(text)
+    with task(nats_server, "any", credentials=str(path)) as one:
+        one.until(lambda: one.errors)
+        wanted = "cannot be read on this host" if text is None else "have no NATS USER JWT"
+        assert wanted in one.errors[0]
+
+
+def test_tls_is_used_where_the_url_says_so_and_never_left_out(
+    nats_server: NatsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = make_certificates(tmp_path / "certificates")
+    tls = f'tls {{ cert_file: "{files.certificate}", key_file: "{files.key}", ca_file: "{files.ca}", verify: true }}\n'
+    names = {"ca": files.ca, "certificate": files.certificate, "key": files.key}
+    with NatsServer(tmp_path, more=tls, client={"tls": tls_context(names)}) as server:
+        server.create("orders")
+        server.send("orders.a", ["1"])
+        url = server.url.replace("nats:", "tls:")
+        with task(server, "orders", url=url, tls=names) as one:
+            assert one.read(1) == ["1"]
+        other = make_certificates(tmp_path / "other")
+        with task(server, "orders", url=url, tls={**names, "ca": other.ca}) as one:
+            one.until(lambda: one.errors)
+            assert "agree on no TLS" in one.errors[0]
+    monkeypatch.setenv("WORD", "hunter2")
+    plain = nats_server.login_as("app").replace("nats:", "tls:")
+    with task(nats_server, "orders", url=plain, password="env:WORD") as one:
+        one.until(lambda: one.errors)
+        assert "does not ask for TLS" in one.errors[0]
 
 
 @pytest.mark.parametrize("fault", ["killed", "frozen"])
