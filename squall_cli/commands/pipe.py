@@ -70,12 +70,11 @@ def pipe(
     Examples:
       squall pipe 'file:/var/log/app.jsonl?format=jsonl&schema=id long' file:/out
       squall pipe file:/in/words.txt file:/out --map clean.py:clean
-      squall pipe 'kafka://a:9092/in?fields=key,value' 'kafka://b:9092/out?key=key&encode_key=bytes&fields=value'
       squall pipe pipes.yaml --submit --wait
 
     A map gets each row as a dict. If the source emits one value that is a dict, such as a message of JSON, this is the row. The
     row must have the fields that the sink writes. Between topics of Kafka only values are copied, unless the addresses name the
-    other parts of messages, as above.
+    other parts of messages (docs/pipes.md).
 
     The guarantee is that of any topology with these connectors: with -o topology.state.path=file:///folder each row is in the
     sink once if both can do that. Exit status: as of `squall run`, or of `squall submit`.

@@ -43,6 +43,10 @@ class _Segment(msgspec.Struct, array_like=True):
     requests: list[StoredRequest]
 
 
+# Made here, once: several threads that make the description of a type at once can crash.
+_decode = msgspec.msgpack.Decoder(_Segment).decode
+
+
 def packed(requests: list[StoredRequest]) -> bytes:
     """Return the bytes of a segment."""
     return msgspec.msgpack.encode(_Segment(VERSION, requests))
@@ -51,7 +55,7 @@ def packed(requests: list[StoredRequest]) -> bytes:
 def unpacked(data: bytes, name: str) -> list[StoredRequest]:
     """Return the requests of a segment. name: its file, for the error. Raises UnreadableSegment."""
     try:
-        segment = msgspec.msgpack.decode(data, type=_Segment)
+        segment = _decode(data)
     except msgspec.DecodeError as error:
         raise UnreadableSegment(
             f"{name} is no segment of requests: {error}; restore it, or remove it"

@@ -44,5 +44,6 @@ def test_the_usual_run_has_cells_of_every_world() -> None:
         *cells(SinkWorld, sink_promises.PROMISES),
     ]
     usual = {(cell.values[0], cell.values[1]) for cell in found if not cell.marks}
-    assert {name for name, _ in usual} == {world.name for world, _ in WORLDS}
+    # HDFS takes 15 s to start, and tests/hdfs has it: its cells are those of --soak.
+    assert {name for name, _ in usual} == {world.name for world, _ in WORLDS} - {"hdfs_files"}
     assert {promise for _, promise in usual} == USUAL

@@ -48,6 +48,8 @@ ALLOWED = {
     "squall_io/kit/queue_spout.py:handed over": "a value of Failure.reason",
     "squall_io/nats/connection.py": "nats-py and the server: permissions have no code",
     "squall_io/nats/publishing.py": "nats-py: what its errors begin with",
+    "squall_io/rabbitmq/client.py:{}: ": "what the kit's reason for an unreadable message begins with",
+    "squall_io/rabbitmq/faults.py": "the server: one code has several reasons",
     "squall_io/redis/connection.py": "Redis: errors without a code",
     "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a wrong statement, have no code",
     "squall_io/spark/replay/run.py": "Python's ModuleNotFoundError, by way of Spark",
