@@ -18,6 +18,7 @@ from topology_api import (
     Grouping,
     GroupingError,
     Hook,
+    Replay,
     RewindableSpout,
     Spout,
     TopologyBuilder,
@@ -186,3 +187,54 @@ def test_a_call_that_yields_says_how_many_it_has_emitted_in_all() -> None:
         cluster.wait("many", timeout=60)
     assert happened("refused behind") == [COUNT - 1]
     assert happened("read") == list(range(COUNT - 1))
+
+
+class EmitsPoison(Spout):
+    """Emits one number, which is given up, and then another one: the first letter is read while no other tree is open."""
+
+    outputs = Fields("number")
+    replay = Replay(max_attempts=1)
+    at = 0
+
+    def next_tuple(self) -> float:
+        if self.at < 2:
+            self.at += 1
+            self.emit((self.at,), message_id=self.at)
+        return 10.0
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        EVENTS.append(("acked many", list(message_ids)))
+        message_ids.clear()
+        raise ValueError("after the list was emptied")
+
+
+class EmitsPoisonInThread(EmitsPoison):
+    threaded = True
+
+
+class FailsTheFirst(Reads):
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == 1:
+            raise ValueError("poison")
+        super().execute(tup)
+
+
+class ReadsLetters(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        EVENTS.append(("letter", tup["values"]))
+
+
+@pytest.mark.parametrize("kind", [EmitsPoison, EmitsPoisonInThread])
+def test_a_letter_that_is_read_alone_acks_nothing_of_the_spout(kind: type[Spout]) -> None:
+    builder = TopologyBuilder("many")
+    builder.set_spout("emits", kind())
+    builder.set_bolt("reads", FailsTheFirst()).shuffle_grouping("emits")
+    builder.set_bolt("letters", ReadsLetters()).dead_letters("emits")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build())
+        cluster.advance(60)
+        errors = [str(each) for each in cluster.status("many").errors]
+    assert len(happened("letter")) == 1
+    assert happened("acked many") == [[2]] and happened("read") == [2]
+    assert not any("IndexError" in each for each in errors), errors
+    assert sum("after the list was emptied" in each for each in errors) == 1, errors

@@ -338,7 +338,7 @@ class SpoutTask(Task):
         """Call `ack` for these emissions; return the emissions that are left when `produced` reaches `enough`."""
         emitter, instance, observer = self.emitter, self.instance, self.observer
         has_ack = self.has_ack
-        if not has_ack and observer is None:
+        if not emissions or (not has_ack and observer is None):  # all may have been trees of dead letters
             self.acked += len(emissions)
             return []
         if self.ack_many is not None and observer is None:
@@ -476,11 +476,12 @@ def acks_by_many(instance: Spout) -> Callable[[list[Any]], Any] | None:
 def call_ack_many(task: SpoutTask, ids: list[Any]) -> None:
     """Call `ack_many` for these message ids."""
     task.acked += len(ids)
+    first = ids[0] if ids else None  # the user's method may change the list
     assert task.ack_many is not None
     try:
         task.ack_many(ids)
     except BaseException as error:
-        task.final_call_raised("ack_many", error, ids[0])
+        task.final_call_raised("ack_many", error, first)
 
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)
