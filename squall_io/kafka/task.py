@@ -233,12 +233,15 @@ class KafkaTask:
             except Exception as error:
                 if isinstance(error, SquallError) and not isinstance(error, UnreadableMessage):
                     return rows, error
-                try:
-                    rows.append(self._row(run[len(rows)]))
-                except SquallError as fault:
-                    return rows, fault
-                except Exception as fault:  # a codec of the user, or a library under one
-                    return rows, UnreadableMessage(f"{class_name(fault)}: {message_of(fault)}")
+            if len(rows) == len(run):
+                break
+            # An error, or a StopIteration of a codec, with which `extend` ends as it does after the last message.
+            try:
+                rows.append(self._row(run[len(rows)]))
+            except SquallError as fault:
+                return rows, fault
+            except Exception as fault:  # a codec of the user, or a library under one
+                return rows, UnreadableMessage(f"{class_name(fault)}: {message_of(fault)}")
         return rows, None
 
     def _emit(
