@@ -32,7 +32,7 @@ from squall_io.kafka.consuming import NO_TOPIC, KafkaAway, KafkaReader, KafkaRef
 from squall_io.kafka.rows import row_makers, runs_of
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import FIRST_WAIT, Waiting
-from topology_api import SquallError
+from topology_api import EmitError, FailTuple, SquallError
 from topology_api.fields import DEFAULT_STREAM
 from topology_api.wording import class_name, listed, message_of
 
@@ -56,6 +56,8 @@ AT_ONCE: Final = 500
 WAIT_SECONDS: Final = 0.05
 #: The stream of messages that cannot be decoded.
 UNREADABLE: Final = "unreadable"
+#: What `emit_many` raises where a row is refused.
+REFUSED: Final = (EmitError, FailTuple)
 
 #: `Spout.emit_many`.
 Emit = Callable[..., object]
@@ -213,13 +215,18 @@ class KafkaTask:
             if rows:
                 self._emit(rows, offsets[:good], progress, emit_many)
         except BaseException as error:
-            done = getattr(error, "emitted", 0) + isinstance(error, Exception)
+            done = getattr(error, "emitted", 0) + isinstance(error, REFUSED)
             raise
         finally:
             if run[done:]:
                 self._runs.appendleft(run[done:])
         if unreadable is not None:
-            self._leave_out(run[good], progress, unreadable, emit_many)
+            try:
+                self._leave_out(run[good], progress, unreadable, emit_many)
+            except BaseException as error:
+                if not isinstance(error, REFUSED):
+                    self._runs.appendleft([run[good]])
+                raise
         elif fault is not None:  # it is about the codec, not about the message, which is decoded again
             raise fault
         return True
@@ -252,7 +259,8 @@ class KafkaTask:
         emit_many: Emit,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit the values of messages of one partition. One that is refused would be refused for ever: it counts as settled."""
+        """Emit the values of messages of one partition. One that is refused would be refused for ever: it counts as settled.
+        After any other error, such as a lack of memory, the message is still to be emitted."""
         items = progress.items
         if self._epochs:
             items.next = offsets[-1] + 1
@@ -263,7 +271,7 @@ class KafkaTask:
         except BaseException as error:
             refused = offsets[getattr(error, "emitted", 0)]
             items.take_back(refused)
-            if isinstance(error, Exception):
+            if isinstance(error, REFUSED):
                 items.next = refused + 1
             raise
         finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from squall_io.kafka.rows import row_makers
 from squall_io.kafka.task import KafkaTask
 from squall_io.kit.codecs import Decode, MessageCodec, UnreadableMessage
 from tests.squall_io.kafka_tasks import CountingMetrics
-from topology_api import Context
+from topology_api import Context, EmitError, FailTuple
 
 
 class Message:
@@ -115,20 +116,20 @@ class Emitted:
 
     def __init__(self, *fails: tuple[int, BaseException]) -> None:
         self.fails = list(fails)
-        self.rows: list[tuple[Any, Any]] = []
+        self.rows: list[tuple[Any, Any, str]] = []
 
     def __call__(self, rows: Any, *, message_ids: Any, stream: str) -> None:
         most = len(rows)
         if self.fails:
             most, error = self.fails.pop(0)
             error.emitted = most  # type: ignore[attr-defined]
-        self.rows += [(*pair, stream) for pair in zip(rows[:most], message_ids)]  # type: ignore[misc]
+        self.rows += [(*pair, stream) for pair in zip(rows[:most], message_ids)]
         if most < len(rows):
             raise error
 
     @property
     def offsets(self) -> list[tuple[int, str]]:
-        return [(message_id[1], stream) for _, message_id, stream in self.rows]  # type: ignore[misc]
+        return [(message_id[1], stream) for _, message_id, stream in self.rows]
 
 
 Made = Callable[..., tuple[KafkaTask, Reader]]
@@ -139,8 +140,10 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Return what makes a task whose client is a `Reader`."""
     monkeypatch.setattr(kafka_task, "KafkaReader", Reader)
 
-    def make(**arguments: Any) -> tuple[KafkaTask, Reader]:
-        spout = KafkaSpout("orders", servers="localhost:9", group="g", start="earliest", **arguments)
+    def make(fields: tuple[str, ...] = ("value",), **arguments: Any) -> tuple[KafkaTask, Reader]:
+        spout = KafkaSpout(
+            "orders", servers="localhost:9", group="g", fields=fields, **{"decode": "bytes", **arguments}
+        )
         context = Context(
             topology="shop", topology_id="shop-1", component="orders", task=1, index=0, parallelism=1, conf={},
             tasks=lambda component: [], log=logging.getLogger("task"), metrics=CountingMetrics(), resources={},
@@ -175,3 +178,46 @@ def test_a_codec_that_raises_stop_iteration_leaves_out_that_message(
     assert emitted.offsets == [(0, "default"), (1, "unreadable"), (2, "default"), (3, "default")]
     with pytest.raises(UnreadableMessage, match="StopIteration"):
         task.next(emitted)
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("of a library"), KeyboardInterrupt()])
+def test_a_message_that_was_not_emitted_for_a_lack_of_memory_is_emitted_later(
+    made: Made, error: BaseException
+) -> None:
+    task, reader = made()
+    reader.coming.append([Message(at) for at in range(4)])
+    emitted = Emitted((2, error))
+    with pytest.raises(type(error)):
+        task.next(emitted)
+    task.settle_many([message_id for _, message_id, _ in emitted.rows])
+    assert task._assignment.settled()["orders", 0] == 2, "a process that ends now begins there"
+    task.next(emitted)
+    assert emitted.offsets == [(at, "default") for at in range(4)]
+    task.settle_many([message_id for _, message_id, _ in emitted.rows[2:]])
+    assert task._assignment.settled()["orders", 0] == 4
+
+
+def test_the_same_holds_for_a_message_that_cannot_be_decoded(made: Made) -> None:
+    task, reader = made(decode=Stops())
+    reader.coming.append([Message(at, b"end" if at == 1 else b"v") for at in range(3)])
+    emitted = Emitted((1, EmitError("not reached")), (0, MemoryError()))
+    with pytest.raises(MemoryError):
+        task.next(emitted)
+    assert task._assignment.settled()["orders", 0] == 0
+    for _ in range(3):
+        with suppress(UnreadableMessage):
+            task.next(emitted)
+    assert emitted.offsets == [(0, "default"), (1, "unreadable"), (2, "default")]
+
+
+@pytest.mark.parametrize("error", [EmitError("too many values"), FailTuple("not this one")])
+def test_a_message_that_is_refused_counts_as_settled(made: Made, error: Exception) -> None:
+    task, reader = made()
+    reader.coming.append([Message(at) for at in range(4)])
+    emitted = Emitted((2, error))
+    with pytest.raises(type(error)):
+        task.next(emitted)
+    task.next(emitted)
+    assert [offset for offset, _ in emitted.offsets] == [0, 1, 3]
+    task.settle_many([message_id for _, message_id, _ in emitted.rows])
+    assert task._assignment.settled()["orders", 0] == 4
