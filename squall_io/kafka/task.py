@@ -150,12 +150,13 @@ class KafkaTask:
         return 0.0 if 0 < len(messages) < AT_ONCE else None
 
     def settle_many(self, message_ids: list[Any]) -> None:
-        """Note that the trees of messages are done, or failed for good."""
-        if not self._epochs:
-            for place, offsets in by_place(message_ids).items():
-                if (resumed := self._assignment.settle(place, offsets)) is not None:
-                    self._reader.resume(resumed.partition)
-                    self._explain()
+        """Note that the trees of messages are done, or failed for good. All are noted before anything is called that can fail:
+        it is not said again."""
+        if not self._epochs and message_ids:
+            settled = [self._assignment.settle(*each) for each in by_place(message_ids).items()]
+            for resumed in filter(None, settled):
+                self._reader.resume(resumed.partition)
+                self._explain()
         now = self._context.now()
         if now >= self._save_at:  # `next` is not called at the limit of pending trees
             self._save_if_due(now)

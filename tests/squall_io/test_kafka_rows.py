@@ -221,3 +221,17 @@ def test_a_message_that_is_refused_counts_as_settled(made: Made, error: Exceptio
     assert [offset for offset, _ in emitted.offsets] == [0, 1, 3]
     task.settle_many([message_id for _, message_id, _ in emitted.rows])
     assert task._assignment.settled()["orders", 0] == 4
+
+
+def test_all_partitions_of_a_call_are_settled_before_one_is_read_on(made: Made) -> None:
+    task, reader = made(max_gap=2)
+    reader.coming += [[Message(at, number=number) for at in range(2)] for number in (0, 1)]
+    emitted = Emitted()
+    for _ in range(3):
+        task.next(emitted)
+    assert reader.paused == {("orders", 0), ("orders", 1)}
+    reader.refuses_resume = True
+    with pytest.raises(RuntimeError, match="cannot be resumed"):
+        task.settle_many([message_id for _, message_id, _ in emitted.rows])
+    assert task._assignment.settled() == {("orders", 0): 2, ("orders", 1): 2}
+    task.settle_many([])
