@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from topology_api import (
     TopologyBuilder,
     Tuple,
 )
+from worker.epochs.emissions import Emissions
+from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.spout import SpoutTask
 
 COUNT = 3000
@@ -157,6 +160,89 @@ def test_rows_before_one_that_is_refused_are_emitted_and_none_after_it() -> None
     assert refused.value.emitted == 0
     with pytest.raises(EmitError, match="no output stream 'other'"):
         spout.emit_many([(0,)], stream="other")
+
+
+class EmitsOneShot(Emits):
+    """Its rows are a deque or an iterator, and each of them can be read once."""
+
+    def __init__(self, kind: Callable[[Any], Any]) -> None:
+        self.kind = kind
+
+    def next_tuple(self) -> None:
+        rows = self.kind(iter([number]) for number in range(COUNT))
+        self.emit_many(rows, message_ids=iter(range(COUNT)))
+        self.finish()
+
+
+class EmitsOneShotInThread(EmitsOneShot):
+    threaded = True
+
+
+@pytest.mark.parametrize("kind", [deque, iter, list])
+@pytest.mark.parametrize("spout", [EmitsOneShot, EmitsOneShotInThread])
+@pytest.mark.parametrize("state", [False, True])
+def test_rows_may_be_iterators(
+    spout: type[EmitsOneShot], kind: Callable[[Any], Any], state: bool, tmp_path: Path
+) -> None:
+    run(spout(kind), topology_state_path=tmp_path.as_uri() if state else None)
+    assert happened("read") == list(range(COUNT))
+    assert sorted(number for each in happened("acked many") for number in each) == list(range(COUNT))
+
+
+def test_hooks_hear_of_rows_of_iterators() -> None:
+    run(EmitsOneShot(iter), (Watches(),))
+    assert happened("emitted") == [(number,) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("rows", [5, None, "ab", b"ab", {1: 2}, {1}])
+def test_what_is_no_list_of_rows_is_refused(rows: Any) -> None:
+    task = running_spout()
+    with pytest.raises(EmitError, match="takes a list of rows, not") as refused:
+        task.instance.emit_many(rows)
+    assert (refused.value.emitted, task.emitter.emitted) == (0, 0)
+
+
+def epoch_emitter(rewindable: bool) -> EpochSpoutEmitter:
+    made = running_spout().emitter
+    emitter = EpochSpoutEmitter(made.component, made.task, made.outputs, made.random, made.tracker)
+    emitter.keep_in(Emissions(rewindable))
+    return emitter
+
+
+@pytest.mark.parametrize("rewindable", [False, True])
+def test_a_call_of_another_thread_counts_nothing(rewindable: bool) -> None:
+    emitter = epoch_emitter(rewindable)
+    emitter.open_for(threading.get_ident())
+    raised: list[BaseException] = []
+
+    def read_while_the_owner_emits() -> Any:
+        emitter.emitted += 1  # as the thread does that may emit
+        yield (1,)
+
+    def call() -> None:
+        try:
+            emitter.emit_many(read_while_the_owner_emits(), message_ids=["a"])
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert [type(each) for each in raised] == [EmitError]
+    assert (emitter.emissions.count, emitter.emissions.open, emitter.emitted) == (0, [], 0)
+
+
+@pytest.mark.parametrize("rewindable", [False, True])
+def test_with_epochs_rows_before_one_that_is_refused_are_kept(rewindable: bool) -> None:
+    emitter = epoch_emitter(rewindable)
+    emitter.open_for(threading.get_ident())
+    with pytest.raises(EmitError, match=r"2 value\(s\) were emitted") as refused:
+        emitter.emit_many(
+            deque([iter([0]), [1], iter([2, "too much"]), (3,)]), message_ids=["a", None, "c", "d"]
+        )
+    assert refused.value.emitted == emitter.emissions.count == 2
+    rows = [("a", ("default", 0, (0,))), (None, ("default", 0, (1,)))]
+    assert emitter.emissions.open == (["a"] if rewindable else rows)
 
 
 class Refuses(Grouping):
