@@ -170,7 +170,7 @@ class EmitsOneShot(Emits):
 
     def next_tuple(self) -> None:
         rows = self.kind(iter([number]) for number in range(COUNT))
-        self.emit_many(rows, message_ids=iter(range(COUNT)))
+        self.emit_many(rows, message_ids=range(COUNT))
         self.finish()
 
 
