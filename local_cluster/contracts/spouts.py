@@ -18,7 +18,7 @@ from topology_api import RewindableSpout, SquallError
 from topology_api.fields import DEFAULT_STREAM
 from topology_api.wording import shown, typed
 from worker.epochs.sinks import kept_handle
-from worker.tasks.spout import acks_by_many
+from worker.tasks.acks_at_once import acks_by_many
 
 #: To how many positions each task is rewound, and how many chains of rewinds there are.
 POSITIONS, CHAINS = 12, 5

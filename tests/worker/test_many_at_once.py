@@ -324,3 +324,38 @@ def test_a_letter_that_is_read_alone_acks_nothing_of_the_spout(kind: type[Spout]
     assert happened("acked many") == [[2]] and happened("read") == [2]
     assert not any("IndexError" in each for each in errors), errors
     assert sum("after the list was emptied" in each for each in errors) == 1, errors
+
+
+class EmitsInAckMany(Emits):
+    """Ends where the first acks come, which is allowed."""
+
+    ended = False
+
+    def next_tuple(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.emit_many([(number,) for number in range(COUNT)], message_ids=range(COUNT))
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        EVENTS.append(("acked many", list(message_ids)))
+        self.finish()
+        self.emit((-1,))
+
+
+class EmitsInAckManyInThread(EmitsInAckMany):
+    threaded = True
+
+
+@pytest.mark.parametrize("kind", [EmitsInAckMany, EmitsInAckManyInThread])
+@pytest.mark.parametrize("state", [False, True])
+def test_ack_many_cannot_emit_and_says_so(kind: type[Spout], state: bool, tmp_path: Path) -> None:
+    builder = TopologyBuilder("many", {"topology.state.path": tmp_path.as_uri() if state else None})
+    builder.set_spout("emits", kind())
+    builder.set_bolt("reads", Reads()).shuffle_grouping("emits")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("many", timeout=60)
+        errors = [str(each) for each in cluster.status("many").errors]
+    assert happened("read") == list(range(COUNT))
+    assert sorted(number for each in happened("acked many") for number in each) == list(range(COUNT))
+    assert any("emit in next_tuple" in each for each in errors), errors
