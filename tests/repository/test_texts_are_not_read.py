@@ -49,7 +49,7 @@ ALLOWED = {
     "squall_io/nats/connection.py": "nats-py and the server: permissions have no code",
     "squall_io/nats/publishing.py": "nats-py: what its errors begin with",
     "squall_io/redis/connection.py": "Redis: errors without a code",
-    "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a wrong statement, have no code",
+    "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a file that is locked or away, have no code",
     "squall_io/spark/replay/run.py": "Python's ModuleNotFoundError, by way of Spark",
     "squall_io/spark/results/job_errors.py": "Spark, its Java and its Python workers",
     "squall_io/spark/sink/errors.py": "Spark",

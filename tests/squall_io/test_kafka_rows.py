@@ -112,7 +112,7 @@ class Reader:
 
 
 class Emitted:
-    """`emit_many` of a spout. fails: the errors of the next calls, each behind so many rows."""
+    """`emit_many` of a spout. fails: the errors of the next calls, each with the number of rows before it."""
 
     def __init__(self, *fails: tuple[int, BaseException]) -> None:
         self.fails = list(fails)
