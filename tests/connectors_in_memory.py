@@ -105,6 +105,11 @@ class EmitsInAck(Numbers):
         self.emit((message_id,))
 
 
+class EmitsInAckMany(Numbers):
+    def ack_many(self, message_ids: list[Any]) -> None:
+        self.emit((message_ids[0],))
+
+
 class StagedInMemory(StagedSink):
     """Shows rows from a name that only its epoch has."""
 
@@ -455,6 +460,7 @@ SPOUT_MUTANTS: dict[type[Numbers], str] = {
     PositionOfAClass: "a rewind leads to the position it was given",
     EmitsInRewind: "a rewind repeats what comes after the position",
     EmitsInAck: "acks emit nothing",
+    EmitsInAckMany: "acks emit nothing",
 }
 STAGED_MUTANTS: dict[type[StagedInMemory], str] = {
     CommitNotIdempotent: "a commit that is made again changes nothing",

@@ -18,6 +18,7 @@ from topology_api import RewindableSpout, SquallError
 from topology_api.fields import DEFAULT_STREAM
 from topology_api.wording import shown, typed
 from worker.epochs.sinks import kept_handle
+from worker.tasks.acks_at_once import acks_by_many
 
 #: To how many positions each task is rewound, and how many chains of rewinds there are.
 POSITIONS, CHAINS = 12, 5
@@ -317,6 +318,14 @@ def acks_emit_nothing(trial: SpoutTrial) -> None:
             reader.quiet(f"ack({shown(message_id)})", partial(reader.spout.ack, message_id))
         reader.emissions.ids.clear()
         trial.must_emit(trial.reader(index, reader.position()), [], "from the position after all acks")
+        other = trial.reader(index, None)
+        if (ack_many := acks_by_many(other.spout)) is None:
+            continue
+        other.read(len(share))
+        ids = list(other.emissions.ids)
+        if ids:  # it is not called with none
+            other.quiet(f"ack_many({shown(ids)})", partial(ack_many, ids))
+        trial.must_emit(trial.reader(index, other.position()), [], "from the position after ack_many")
 
 
 def lost_positions(trial: SpoutTrial, lose: Callable[[], object]) -> None:

@@ -173,7 +173,8 @@ class Cluster:
     # Topics.
 
     def limits(self, topic: str, until: float | None = None) -> TopicLimits:
-        """Return what a topic takes. Raises MissingTopic if there is none at a time (`time.monotonic`), and KafkaRefused."""
+        """Return what a topic takes. Raises MissingTopic if there is none at a time (`time.monotonic`; 0: ask once), and
+        KafkaRefused."""
         what = f"topic {topic!r} cannot be written"
         until = time.monotonic() + UNKNOWN_SECS if until is None else until
         while True:

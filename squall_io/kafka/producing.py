@@ -41,6 +41,8 @@ _FENCED: Final = frozenset(
 )
 #: The same: there is no such topic any more.
 _MISSING: Final = frozenset(("UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC"))
+#: For how many seconds a topic that was found to be missing is not waited for again.
+MISSING_SECS: Final = 30.0
 #: The longest transactional id that is made of a token as it is.
 _LONGEST_ID: Final = 200
 #: What the client takes and batches, unless the topic says otherwise.
@@ -102,6 +104,8 @@ class Producing:
         self.cluster, self.topic, self.tokens = cluster, topic, tokens
         self._settings = settings
         self._limits: dict[str, TopicLimits] = {}
+        #: Topics that rows have named and that were missing, and since when.
+        self._missed: dict[str, float] = {}
         self._compressed = any(
             settings.get(name, "none") != "none" for name in ("compression.type", "compression.codec")
         )
@@ -306,13 +310,19 @@ class Producing:
 
     def _missing(self, names: Iterable[str]) -> dict[str, str]:
         """Find what topics take that rows name; return why there is none of those that are missing. A row with a wrong name
-        must not hold up the others; where the sink has one topic, all wait for it."""
-        until, missing = time.monotonic() + UNKNOWN_SECS, {}
+        must not hold up the others: it is waited for once, and then asked for once in each call. Where the sink has one topic,
+        all wait for it."""
+        now, missing = time.monotonic(), {}
+        self._missed = {name: since for name, since in self._missed.items() if now - since < MISSING_SECS}
         for name in names:
+            until = 0.0 if name in self._missed else now + UNKNOWN_SECS
             try:
                 self._limits[name] = self.cluster.limits(name, until)
             except MissingTopic as error:
                 missing[name] = str(error)
+                self._missed.setdefault(name, now)
+            else:
+                self._missed.pop(name, None)
         return missing
 
     def _refused(self, rows: Sequence[Row]) -> dict[int, str]:

@@ -32,7 +32,7 @@ from squall_io.kafka.consuming import NO_TOPIC, KafkaAway, KafkaReader, KafkaRef
 from squall_io.kafka.rows import row_makers, runs_of
 from squall_io.kit.codecs import CodecAway, UnreadableMessage
 from squall_io.kit.waiting import FIRST_WAIT, Waiting
-from topology_api import SquallError
+from topology_api import EmitError, FailTuple, SquallError
 from topology_api.fields import DEFAULT_STREAM
 from topology_api.wording import class_name, listed, message_of
 
@@ -56,6 +56,8 @@ AT_ONCE: Final = 500
 WAIT_SECONDS: Final = 0.05
 #: The stream of messages that cannot be decoded.
 UNREADABLE: Final = "unreadable"
+#: What `emit_many` raises where a row is refused.
+REFUSED: Final = (EmitError, FailTuple)
 
 #: `Spout.emit_many`.
 Emit = Callable[..., object]
@@ -148,12 +150,13 @@ class KafkaTask:
         return 0.0 if 0 < len(messages) < AT_ONCE else None
 
     def settle_many(self, message_ids: list[Any]) -> None:
-        """Note that the trees of messages are done, or failed for good."""
-        if not self._epochs:
-            for place, offsets in by_place(message_ids).items():
-                if (resumed := self._assignment.settle(place, offsets)) is not None:
-                    self._reader.resume(resumed.partition)
-                    self._explain()
+        """Note that the trees of messages are done, or failed for good. All are noted before anything is called that can fail:
+        it is not said again."""
+        if not self._epochs and message_ids:
+            settled = [self._assignment.settle(*each) for each in by_place(message_ids).items()]
+            for resumed in filter(None, settled):
+                self._reader.resume(resumed.partition)
+                self._explain()
         now = self._context.now()
         if now >= self._save_at:  # `next` is not called at the limit of pending trees
             self._save_if_due(now)
@@ -213,13 +216,18 @@ class KafkaTask:
             if rows:
                 self._emit(rows, offsets[:good], progress, emit_many)
         except BaseException as error:
-            done = getattr(error, "emitted", 0) + isinstance(error, Exception)
+            done = getattr(error, "emitted", 0) + isinstance(error, REFUSED)
             raise
         finally:
             if run[done:]:
                 self._runs.appendleft(run[done:])
         if unreadable is not None:
-            self._leave_out(run[good], progress, unreadable, emit_many)
+            try:
+                self._leave_out(run[good], progress, unreadable, emit_many)
+            except BaseException as error:
+                if not isinstance(error, REFUSED):
+                    self._runs.appendleft([run[good]])
+                raise
         elif fault is not None:  # it is about the codec, not about the message, which is decoded again
             raise fault
         return True
@@ -233,12 +241,15 @@ class KafkaTask:
             except Exception as error:
                 if isinstance(error, SquallError) and not isinstance(error, UnreadableMessage):
                     return rows, error
-                try:
-                    rows.append(self._row(run[len(rows)]))
-                except SquallError as fault:
-                    return rows, fault
-                except Exception as fault:  # a codec of the user, or a library under one
-                    return rows, UnreadableMessage(f"{class_name(fault)}: {message_of(fault)}")
+            if len(rows) == len(run):
+                break
+            # An error, or a StopIteration of a codec, with which `extend` ends as it does after the last message.
+            try:
+                rows.append(self._row(run[len(rows)]))
+            except SquallError as fault:
+                return rows, fault
+            except Exception as fault:  # a codec of the user, or a library under one
+                return rows, UnreadableMessage(f"{class_name(fault)}: {message_of(fault)}")
         return rows, None
 
     def _emit(
@@ -249,7 +260,8 @@ class KafkaTask:
         emit_many: Emit,
         stream: str = DEFAULT_STREAM,
     ) -> None:
-        """Emit the values of messages of one partition. One that is refused would be refused for ever: it counts as settled."""
+        """Emit the values of messages of one partition. One that is refused would be refused for ever: it counts as settled.
+        After any other error, such as a lack of memory, the message is still to be emitted."""
         items = progress.items
         if self._epochs:
             items.next = offsets[-1] + 1
@@ -260,7 +272,7 @@ class KafkaTask:
         except BaseException as error:
             refused = offsets[getattr(error, "emitted", 0)]
             items.take_back(refused)
-            if isinstance(error, Exception):
+            if isinstance(error, REFUSED):
                 items.next = refused + 1
             raise
         finally:

@@ -74,10 +74,11 @@ def decoder(format: str | Decode | MessageCodec) -> Decode:
 
 def swift_decoder(format: str | Decode | MessageCodec, read: Decode) -> Decode | None:
     """Return the fastest function that reads the same as `read`, which is the decoder of this format; None: values stay as they
-    are. For bytes that cannot be read, and for None, it raises any error: ask `read` why, or what None becomes."""
+    are. For bytes that cannot be read it raises any error: ask `read` why. None stays None, or raises any error, too: what the
+    user has written is never called with it."""
     if isinstance(format, str):
         return {"bytes": None, "str": bytes.decode, "json": _parsed}[format]
-    return read
+    return lambda data: None if data is None else read(data)
 
 
 def encoder(format: str | Encode | MessageCodec, subject: str = "") -> Encode:

@@ -36,8 +36,9 @@ from squall_io.sql.engine import engine_of
 from squall_io.sql.upsert import statement, unique_on
 from topology_api import RowsRefused, SquallError
 
-#: What SQL calls invalid data (22), violated constraints (23), and a value of the wrong type.
-_REFUSALS: Final = ("22", "23", "42804")
+#: What SQL calls invalid data (22), violated constraints (23), a value of the wrong type, and a row that is too large for the
+#: table or an index of it.
+_REFUSALS: Final = ("22", "23", "42804", "54000")
 #: What sqlite3 and psycopg say of a value of a type that they do not take: an error of theirs, not of the database.
 _OF_TYPES: Final = ("binding parameter", "adapt type")
 
@@ -214,12 +215,17 @@ def refuses(error: Exception) -> bool:
         return isinstance(error, (StatementError, OverflowError, UnicodeError, TypeError))
     if error.connection_invalidated:
         return False
-    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    if state is not None:
-        return str(state).startswith(_REFUSALS)
+    if (state := sqlstate_of(error)) is not None:
+        return state.startswith(_REFUSALS)
     return isinstance(error, (DataError, IntegrityError)) or any(
         each in str(error.orig) for each in _OF_TYPES
     )
+
+
+def sqlstate_of(error: DBAPIError) -> str | None:
+    """Return the SQLSTATE of an error; None if its driver does not say it, or no server has answered."""
+    state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
+    return None if state is None else str(state)
 
 
 def reason(error: Exception) -> str:

@@ -150,10 +150,12 @@ class SqlSink(TokenSink):
                 answer = call(self._opened())
             except Exception as error:
                 waiting = self._waiting
-                if waiting is None or not is_away(error):
+                if waiting is None:
                     raise
                 if is_wrong_login(error):
                     raise wrong_login(waiting.what, error) from None
+                if not is_away(error):
+                    raise
                 self._pause(waiting, waiting.failed(reason(error)))
             else:
                 if self._waiting is not None:

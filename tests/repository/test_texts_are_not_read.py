@@ -51,7 +51,7 @@ ALLOWED = {
     "squall_io/rabbitmq/client.py:{}: ": "what the kit's reason for an unreadable message begins with",
     "squall_io/rabbitmq/faults.py": "the server: one code has several reasons",
     "squall_io/redis/connection.py": "Redis: errors without a code",
-    "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a wrong statement, have no code",
+    "squall_io/sql/reaching.py": "drivers and SQLite: a login that is refused, and a file that is locked or away, have no code",
     "squall_io/spark/replay/run.py": "Python's ModuleNotFoundError, by way of Spark",
     "squall_io/spark/results/job_errors.py": "Spark, its Java and its Python workers",
     "squall_io/spark/sink/errors.py": "Spark",

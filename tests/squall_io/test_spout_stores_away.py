@@ -111,6 +111,33 @@ def task_of(text: Path, time: Time, index: int = 0, parallelism: int = 1, restar
     return ReadingTask(spout._units(), context(time, index, parallelism, restart), None)
 
 
+def test_all_items_of_a_call_are_settled_before_their_positions_are_stored(
+    text: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storing may raise any error; which items were settled is not said again."""
+    time = Time()
+    task = task_of(text, time)
+    ids: list[object] = []
+    task.start()
+    while not task.finished:
+        task.next(lambda values, message_id: ids.append(message_id))
+    time.now += 10
+
+    def fails_to_save() -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "save", fails_to_save)
+        with pytest.raises(MemoryError):
+            task.settle_many(ids)
+    task.save()
+    again: list[object] = []
+    after = task_of(text, time, restart=1)
+    while not after.finished:
+        after.next(lambda values, message_id: again.append(message_id))
+    assert len(ids) == 60 and again == []
+
+
 def test_a_task_whose_store_is_unavailable_at_the_start_waits_and_begins_later(
     text: Path, fails: Fails
 ) -> None:

@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import sqlalchemy
 
 from local_cluster import LocalCluster
+from local_cluster.contracts.opened import Surroundings, context_of
 from local_cluster.testing import run_bolt
 from squall_io.sql import SqlSink
 from squall_io.sql.values import value_problem
@@ -133,6 +135,26 @@ def test_a_table_that_is_gone_refuses_no_row(url: str) -> None:
     with pytest.raises(sqlalchemy.exc.DBAPIError):
         bolt.write(1, orders((1, 5)), 0, "t")
     bolt.cleanup()
+
+
+@pytest.mark.parametrize("token", ["t", None])
+def test_a_row_that_is_too_large_for_an_index_is_refused_alone(server: str, token: str | None) -> None:
+    engine = sqlalchemy.create_engine(server)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS notes, squall_tokens")
+        connection.exec_driver_sql("CREATE TABLE notes (note TEXT UNIQUE)")
+    engine.dispose()
+    around = Surroundings()
+    bolt = SqlSink(server, "notes", ["note"])
+    bolt.prepare(context_of("write", 0, 1, around))
+    large = Random(1).randbytes(5000).hex()  # so that it cannot be compressed to what an index takes
+    with pytest.raises(RowsRefused) as refused:
+        bolt.write(1, [{"note": "a"}, {"note": large}, {"note": "b"}], 0, token)
+    assert list(refused.value.reasons) == [1]
+    assert "maximum" in refused.value.reasons[1] and large not in refused.value.reasons[1]
+    assert bolt.write(1, [{"note": "a"}, {"note": "b"}], 0, token)
+    bolt.cleanup()
+    around.end()
 
 
 class Repeated(FromPosition):

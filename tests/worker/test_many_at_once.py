@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from topology_api import (
     Grouping,
     GroupingError,
     Hook,
+    Replay,
     RewindableSpout,
     Spout,
     TopologyBuilder,
     Tuple,
 )
+from worker.epochs.emissions import Emissions
+from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.spout import SpoutTask
 
 COUNT = 3000
@@ -158,6 +162,89 @@ def test_rows_before_one_that_is_refused_are_emitted_and_none_after_it() -> None
         spout.emit_many([(0,)], stream="other")
 
 
+class EmitsOneShot(Emits):
+    """Its rows are a deque or an iterator, and each of them can be read once."""
+
+    def __init__(self, kind: Callable[[Any], Any]) -> None:
+        self.kind = kind
+
+    def next_tuple(self) -> None:
+        rows = self.kind(iter([number]) for number in range(COUNT))
+        self.emit_many(rows, message_ids=range(COUNT))
+        self.finish()
+
+
+class EmitsOneShotInThread(EmitsOneShot):
+    threaded = True
+
+
+@pytest.mark.parametrize("kind", [deque, iter, list])
+@pytest.mark.parametrize("spout", [EmitsOneShot, EmitsOneShotInThread])
+@pytest.mark.parametrize("state", [False, True])
+def test_rows_may_be_iterators(
+    spout: type[EmitsOneShot], kind: Callable[[Any], Any], state: bool, tmp_path: Path
+) -> None:
+    run(spout(kind), topology_state_path=tmp_path.as_uri() if state else None)
+    assert happened("read") == list(range(COUNT))
+    assert sorted(number for each in happened("acked many") for number in each) == list(range(COUNT))
+
+
+def test_hooks_hear_of_rows_of_iterators() -> None:
+    run(EmitsOneShot(iter), (Watches(),))
+    assert happened("emitted") == [(number,) for number in range(COUNT)]
+
+
+@pytest.mark.parametrize("rows", [5, None, "ab", b"ab", {1: 2}, {1}])
+def test_what_is_no_list_of_rows_is_refused(rows: Any) -> None:
+    task = running_spout()
+    with pytest.raises(EmitError, match="takes a list of rows, not") as refused:
+        task.instance.emit_many(rows)
+    assert (refused.value.emitted, task.emitter.emitted) == (0, 0)
+
+
+def epoch_emitter(rewindable: bool) -> EpochSpoutEmitter:
+    made = running_spout().emitter
+    emitter = EpochSpoutEmitter(made.component, made.task, made.outputs, made.random, made.tracker)
+    emitter.keep_in(Emissions(rewindable))
+    return emitter
+
+
+@pytest.mark.parametrize("rewindable", [False, True])
+def test_a_call_of_another_thread_counts_nothing(rewindable: bool) -> None:
+    emitter = epoch_emitter(rewindable)
+    emitter.open_for(threading.get_ident())
+    raised: list[BaseException] = []
+
+    def read_while_the_owner_emits() -> Any:
+        emitter.emitted += 1  # as the thread does that may emit
+        yield (1,)
+
+    def call() -> None:
+        try:
+            emitter.emit_many(read_while_the_owner_emits(), message_ids=["a"])
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert [type(each) for each in raised] == [EmitError]
+    assert (emitter.emissions.count, emitter.emissions.open, emitter.emitted) == (0, [], 0)
+
+
+@pytest.mark.parametrize("rewindable", [False, True])
+def test_with_epochs_rows_before_one_that_is_refused_are_kept(rewindable: bool) -> None:
+    emitter = epoch_emitter(rewindable)
+    emitter.open_for(threading.get_ident())
+    with pytest.raises(EmitError, match=r"2 value\(s\) were emitted") as refused:
+        emitter.emit_many(
+            deque([iter([0]), [1], iter([2, "too much"]), (3,)]), message_ids=["a", None, "c", "d"]
+        )
+    assert refused.value.emitted == emitter.emissions.count == 2
+    rows = [("a", ("default", 0, (0,))), (None, ("default", 0, (1,)))]
+    assert emitter.emissions.open == (["a"] if rewindable else rows)
+
+
 class Refuses(Grouping):
     """Has no task for the last number."""
 
@@ -186,3 +273,89 @@ def test_a_call_that_yields_says_how_many_it_has_emitted_in_all() -> None:
         cluster.wait("many", timeout=60)
     assert happened("refused behind") == [COUNT - 1]
     assert happened("read") == list(range(COUNT - 1))
+
+
+class EmitsPoison(Spout):
+    """Emits one number, which is given up, and then another one: the first letter is read while no other tree is open."""
+
+    outputs = Fields("number")
+    replay = Replay(max_attempts=1)
+    at = 0
+
+    def next_tuple(self) -> float:
+        if self.at < 2:
+            self.at += 1
+            self.emit((self.at,), message_id=self.at)
+        return 10.0
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        EVENTS.append(("acked many", list(message_ids)))
+        message_ids.clear()
+        raise ValueError("after the list was emptied")
+
+
+class EmitsPoisonInThread(EmitsPoison):
+    threaded = True
+
+
+class FailsTheFirst(Reads):
+    def execute(self, tup: Tuple) -> None:
+        if tup["number"] == 1:
+            raise ValueError("poison")
+        super().execute(tup)
+
+
+class ReadsLetters(Bolt):
+    def execute(self, tup: Tuple) -> None:
+        EVENTS.append(("letter", tup["values"]))
+
+
+@pytest.mark.parametrize("kind", [EmitsPoison, EmitsPoisonInThread])
+def test_a_letter_that_is_read_alone_acks_nothing_of_the_spout(kind: type[Spout]) -> None:
+    builder = TopologyBuilder("many")
+    builder.set_spout("emits", kind())
+    builder.set_bolt("reads", FailsTheFirst()).shuffle_grouping("emits")
+    builder.set_bolt("letters", ReadsLetters()).dead_letters("emits")
+    with LocalCluster(simulated_time=True) as cluster:
+        cluster.submit(builder.build())
+        cluster.advance(60)
+        errors = [str(each) for each in cluster.status("many").errors]
+    assert len(happened("letter")) == 1
+    assert happened("acked many") == [[2]] and happened("read") == [2]
+    assert not any("IndexError" in each for each in errors), errors
+    assert sum("after the list was emptied" in each for each in errors) == 1, errors
+
+
+class EmitsInAckMany(Emits):
+    """Ends where the first acks come, which is allowed."""
+
+    ended = False
+
+    def next_tuple(self) -> None:
+        if not self.ended:
+            self.ended = True
+            self.emit_many([(number,) for number in range(COUNT)], message_ids=range(COUNT))
+
+    def ack_many(self, message_ids: list[Any]) -> None:
+        EVENTS.append(("acked many", list(message_ids)))
+        self.finish()
+        self.emit((-1,))
+
+
+class EmitsInAckManyInThread(EmitsInAckMany):
+    threaded = True
+
+
+@pytest.mark.parametrize("kind", [EmitsInAckMany, EmitsInAckManyInThread])
+@pytest.mark.parametrize("state", [False, True])
+def test_ack_many_cannot_emit_and_says_so(kind: type[Spout], state: bool, tmp_path: Path) -> None:
+    builder = TopologyBuilder("many", {"topology.state.path": tmp_path.as_uri() if state else None})
+    builder.set_spout("emits", kind())
+    builder.set_bolt("reads", Reads()).shuffle_grouping("emits")
+    with LocalCluster() as cluster:
+        cluster.submit(builder.build())
+        cluster.wait("many", timeout=60)
+        errors = [str(each) for each in cluster.status("many").errors]
+    assert happened("read") == list(range(COUNT))
+    assert sorted(number for each in happened("acked many") for number in each) == list(range(COUNT))
+    assert any("emit in next_tuple" in each for each in errors), errors

@@ -356,6 +356,7 @@ class SpoutEmitter(Emitter):
         """See `topology_api.Spout.emit_many`."""
         if get_ident() != self.owner:
             self.refuse()
+        rows = rows_of(rows)
         ids: list[Any] = ids_of(rows, message_ids)
         output = self.output(stream)
         source, now = output.source, self.now
@@ -442,6 +443,17 @@ class SpoutEmitter(Emitter):
             # A user's recursion left no room for these calls: the emission is refused, and its tree must not stay.
             tracker.forget(root)
             raise
+
+
+def rows_of(rows: Any) -> Any:
+    """Return the rows of `emit_many` as a list or tuple: they are counted, cut into parts, and some are read twice."""
+    if isinstance(rows, (list, tuple)):
+        return rows
+    if isinstance(rows, (str, bytes, dict, set)) or not isinstance(rows, Iterable):
+        raise EmitError(
+            f"emit_many() takes a list of rows, not {type(rows).__name__} {short(rows)}; one row of one value is [(value,)]"
+        )
+    return list(rows)
 
 
 def ids_of(rows: Any, message_ids: Any) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from worker.epochs.emissions import Emissions, Kept
 from worker.routing.router import Row, StreamOutput
-from worker.tasks.emitter import SpoutEmitter, ids_of
+from worker.tasks.emitter import SpoutEmitter, ids_of, rows_of
 from worker.tracking.tracker import Tracker
 
 try:
@@ -62,17 +62,24 @@ class EpochSpoutEmitter(SpoutEmitter):
 
     def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_many`."""
+        if get_ident() != self.owner:
+            self.refuse()  # before anything is counted, which the thread that may emit changes meanwhile
+        rows = rows_of(rows)
         ids, before = ids_of(rows, message_ids), self.emitted
         try:
-            super().emit_many(rows, message_ids=ids, stream=stream)
-        finally:
-            count = self.emitted - before
             if self.rewindable:
+                super().emit_many(rows, message_ids=ids, stream=stream)
+                return
+            for values, message_id in zip(rows, ids):  # which makes each row once: it may be an iterator
+                self.emit(values, message_id=message_id, stream=stream)
+        except BaseException as error:
+            error.emitted = self.emitted - before  # type: ignore[attr-defined]
+            raise
+        finally:
+            if self.rewindable:
+                count = self.emitted - before
                 self.emissions.count += count
                 self.emissions.open += [each for each in ids[:count] if each is not None]
-            else:
-                for values, message_id in zip(rows[:count], ids):
-                    self.emissions.add(message_id, (stream, 0, self.row(values)))
 
     def emit_direct(self, task: int, values: Any, *, message_id: Any = None, stream: str = "default") -> None:
         """See `topology_api.Spout.emit_direct`."""

@@ -24,12 +24,13 @@ from worker.epochs.emissions import Emissions, Kept
 from worker.epochs.messages import SnapshotMarker
 from worker.epochs.snapshot_files import TaskSnapshot
 from worker.errors.reports import failure_text
+from worker.tasks.acks_at_once import call_ack_many
 from worker.tasks.emitter import short
 from worker.tasks.epoch_bolt import EpochSetup, ReachedMarker
 from worker.tasks.epoch_emitter import EpochSpoutEmitter
 from worker.tasks.fitting import unreadable
 from worker.tasks.hooks import ObservedSpoutEmitter
-from worker.tasks.spout import SpoutTask, call_ack_many
+from worker.tasks.spout import SpoutTask
 from worker.tasks.task import Task
 from worker.tasks.unsent_rows import LostRow, can_be_kept, drop_outboxes, fill_outboxes, give_up_row
 from worker.tracking.tracker import Emission
@@ -104,8 +105,6 @@ class EpochSpoutTask(SpoutTask):
     held_by_cycle: bool
     #: Whether this object has been through a rewind.
     survived: bool
-    #: Whether calls of `ack` are being made.
-    acking: bool
     #: The position of a spout that had finished before this object was made, and was not rewound.
     last_position: Any
 
@@ -118,7 +117,6 @@ class EpochSpoutTask(SpoutTask):
         self.markers, self.reached = [], []
         self.halted = self.survived = self.held_by_cycle = False
         self.held = ""
-        self.acking = False
         self.last_position = None
         if isinstance(self.emissions, PickledEmissions):
             self.emissions.give_up = self.give_up_kept
@@ -250,13 +248,6 @@ class EpochSpoutTask(SpoutTask):
                 self.observer.spout_acked(message_id)
         self.acking = False
         self.emitter.open_for(threading.get_ident())
-
-    def finish(self) -> None:
-        """Implement `Spout.finish`; `ack` may call it, too."""
-        if self.acking:
-            self.finished = True
-        else:
-            super().finish()
 
     def give_acks(self, emissions: list[Emission], enough: float) -> list[Emission]:
         """The end of a tree is no ack: that comes with the commit."""

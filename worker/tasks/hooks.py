@@ -16,7 +16,7 @@ from topology_api import Context, Failure, Hook, InvalidConfig
 from topology_api.tuples import Tuple
 from worker.routing.outbox import Outbox
 from worker.routing.router import Row
-from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter, ids_of
+from worker.tasks.emitter import BoltEmitter, Emitter, SpoutEmitter, ids_of, rows_of
 from worker.tasks.holding import HoldingEmitter
 
 
@@ -120,6 +120,7 @@ class ObservedSpoutEmitter(Observed, SpoutEmitter):
 
     def emit_many(self, rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
         at = 0
+        rows = rows_of(rows)
         try:
             for values, message_id in zip(rows, ids_of(rows, message_ids)):
                 self.emit(values, message_id=message_id, stream=stream)

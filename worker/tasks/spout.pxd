@@ -23,6 +23,7 @@ cdef class SpoutTask(Task):
     cdef public bint draining
     cdef public bint finished
     cdef public bint stopping
+    cdef public bint acking
     cdef public list replays
     cdef public long long replay_number
     cdef public long long replayed

@@ -19,6 +19,7 @@ from squall.transport.frames import REPORTS
 from topology_api import EmitError, Failure, Replay, Spout, SquallError
 from topology_api.wording import is_error
 from worker.errors.reports import failure_text
+from worker.tasks.acks_at_once import acks_by_many, call_ack_many
 from worker.tasks.emitter import SpoutEmitter, short
 from worker.tasks.final_failures import (
     fail_for_good,
@@ -77,6 +78,8 @@ class SpoutTask(Task):
         self.finished = False
         #: Whether the task is being stopped, and makes its last calls of `ack` and `fail`: emitting is no longer allowed.
         self.stopping = False
+        #: Whether acks are given that must not emit; they may call `finish`.
+        self.acking = False
         #: Trees that wait for their replay: (due, number, emission), a heap.
         self.replays: list[tuple[float, int, Emission]] = []
         self.replay_number = 0
@@ -114,7 +117,7 @@ class SpoutTask(Task):
 
     def finish(self) -> None:
         """Implement `Spout.finish`: the source has ended."""
-        if self.emitter.owner != threading.get_ident():
+        if self.emitter.owner != threading.get_ident() and not self.acking:
             self.emitter.refuse()
         self.finished = True
 
@@ -338,7 +341,7 @@ class SpoutTask(Task):
         """Call `ack` for these emissions; return the emissions that are left when `produced` reaches `enough`."""
         emitter, instance, observer = self.emitter, self.instance, self.observer
         has_ack = self.has_ack
-        if not has_ack and observer is None:
+        if not emissions or (not has_ack and observer is None):  # all may have been trees of dead letters
             self.acked += len(emissions)
             return []
         if self.ack_many is not None and observer is None:
@@ -464,23 +467,6 @@ class SpoutTask(Task):
         failures, self.late_failures = self.late_failures, []
         for root, failure in failures:
             self.tracker.fail(root, failure)
-
-
-def acks_by_many(instance: Spout) -> Callable[[list[Any]], Any] | None:
-    """Return the `ack_many` of a spout, unless it has none, or has overridden `ack` since."""
-    owners = [each for each in (instance, *type(instance).__mro__) if {"ack", "ack_many"} & vars(each).keys()]
-    has_many = "ack_many" in vars(owners[0]) and owners[0] is not Spout
-    return instance.ack_many if has_many else None
-
-
-def call_ack_many(task: SpoutTask, ids: list[Any]) -> None:
-    """Call `ack_many` for these message ids."""
-    task.acked += len(ids)
-    assert task.ack_many is not None
-    try:
-        task.ack_many(ids)
-    except BaseException as error:
-        task.final_call_raised("ack_many", error, ids[0])
 
 
 @cython.locals(since=cython.double, at=cython.double, count=cython.longlong)

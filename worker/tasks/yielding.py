@@ -19,7 +19,7 @@ from typing import Any, Final
 from topology_api import Bolt, Spout
 from worker.tasks.batch_bolt import BatchBoltTask
 from worker.tasks.bolt import BoltTask
-from worker.tasks.emitter import SpoutEmitter, ids_of
+from worker.tasks.emitter import SpoutEmitter, ids_of, rows_of
 from worker.tasks.runners import Job, TaskStopped, ThreadRunner
 from worker.tasks.spout import SpoutTask
 
@@ -170,6 +170,7 @@ class YieldingCalls:
         def run(rows: Any, *, message_ids: Any = None, stream: str = "default") -> None:
             if emitter.owner != threading.get_ident():
                 emitter.refuse()
+            rows = rows_of(rows)
             ids, at = ids_of(rows, message_ids), 0
             try:
                 while at < len(rows):

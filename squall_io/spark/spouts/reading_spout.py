@@ -326,14 +326,21 @@ class ReadingTask:
         return None
 
     def settle_many(self, message_ids: list[Any]) -> None:
-        """Record that the trees of items are done, or failed for good."""
+        """Record that the trees of items are done, or failed for good. All are recorded before anything is stored: storing can
+        fail, and it is not said again which they were."""
+        if self._begin is not None:
+            return
         for message_id in message_ids:
-            self.settle(message_id)
+            self._settle(message_id)
+        # `next` is not called at the limit of pending trees, nor after the end.
+        if (self.finished and not self._named) or self._now() >= self._save_at:
+            self.save()
 
     def settle(self, message_id: object) -> None:
         """Record that the tree of an item is done, or failed for good."""
-        if self._begin is not None:
-            return
+        self.settle_many([message_id])
+
+    def _settle(self, message_id: object) -> None:
         place: tuple[object, int] = message_id  # type: ignore[assignment]
         name, position = place
         if (opened := self._named.get(name)) is None:
@@ -342,13 +349,6 @@ class ReadingTask:
         self._positions.changed = True
         if opened.exhausted and self._positions.close_if_done(opened):
             self._closed(opened.unit, name)
-            if self.finished and not self._named:
-                self.save()
-                return
-        if (
-            self._now() >= self._save_at
-        ):  # `next` is not called at the limit of pending trees, nor after the end
-            self.save()
 
     def save(self) -> None:
         """Store how far the task has read, if that has changed. Reading continues while the store is unavailable."""
