@@ -237,7 +237,7 @@ class ReceivingTask:
             if self._cached_bytes + size <= CACHE_BYTES:
                 self._cached_bytes += size
                 self._cache[commits.writer, number] = (size, requests)
-        self._backlog = reader.bytes + sum(size for _, size, _ in list(self._notices))
+        self._backlog = self._log.backlog(reader) + sum(size for _, size, _ in list(self._notices))
         if commits.trouble and not self._away:
             self._show_away(commits.trouble)
         elif not commits.trouble and not self._waiting.reason and self._away:
@@ -283,7 +283,7 @@ class ReceivingTask:
     def _look(self) -> None:
         """Look for segments of other writers. Raises LostRequests."""
         self._opened.listed(self._files.list())
-        self._backlog = self._opened.bytes
+        self._backlog = self._log.backlog(self._opened)
 
     def _clean(self, now: float) -> None:
         """Delete what is settled."""
@@ -296,7 +296,7 @@ class ReceivingTask:
             self._log.deleted(segment)
             reader.deleted(segment)
             self._forget(segment)
-        self._backlog = reader.bytes
+        self._backlog = self._log.backlog(reader)
 
     def _emit_some(self, emit: Emit) -> int:
         """Emit the next requests; return how many."""

@@ -51,7 +51,7 @@ class HttpSpout(RewindableSpout):
     fields: which of "value", "headers", "path", "query", "received" and "id" a tuple has, in this order.
     max_body: the most bytes of a body; a larger one is answered 413.
     rate: the most requests a second and task; further ones are answered 429. None: no limit.
-    max_backlog: the most bytes of stored requests of a task; further ones are answered 503.
+    max_backlog: the most bytes of stored requests of a task that are not processed yet; further ones are answered 503.
     certificate: a file of PEM on the workers' hosts; with it the server speaks TLS.
     key: the file of its private key, if `certificate` does not have it.
     webhdfs: the address of WebHDFS, "HOST:PORT"; None: port 9870 of the NameNode.

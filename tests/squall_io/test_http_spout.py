@@ -115,6 +115,16 @@ def test_a_full_directory_is_answered_503(tmp_path: Path, port: int) -> None:
         eventually(lambda: post(port, b"x" * 300_000)[0] == 202, 20)
 
 
+def test_what_is_committed_makes_room_though_it_is_not_deleted_yet(tmp_path: Path, port: int) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.1}
+    spout = HttpSpout(str(tmp_path / "log"), port=port, decode="bytes", fields="id", max_backlog=1 << 20)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        for _ in range(8):
+            accepted(port, b"x" * 300_000)
+        assert len(list((tmp_path / "log").glob("*.requests"))) == 8
+
+
 def stored(folder: Path, bodies: list[bytes], index: int = 0) -> None:
     """Store requests as a task that has ended would have."""
     files = LogFiles(str(folder), None, None)
