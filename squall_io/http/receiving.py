@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable
 from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import WAITING_BYTES, GroupCommit
+from squall_io.http.header_secrets import header_secret
 from squall_io.http.log_files import LogFiles, NoLog
 from squall_io.http.segments import LostRequests, Places, Segment, SegmentReader
 from squall_io.http.serving import PortTaken, RefusedPort, WebhookServer
@@ -26,7 +27,6 @@ from squall_io.http.stored_requests import (
 )
 from squall_io.http.webhooks import WebhookApp
 from squall_io.kit.codecs import UnreadableMessage, decoder
-from squall_io.kit.secrets import resolve
 from squall_io.kit.waiting import Waiting
 from topology_api.epoch_rules import state_path
 
@@ -61,7 +61,7 @@ class ReceivingTask:
         self._spout, self._context = spout, context
         self._epochs = state_path(context.conf) is not None
         self._values = values_of(spout.fields, spout.decode)
-        self._token = None if spout.token is None else resolve("token", spout.token)
+        self._token = None if spout.token is None else header_secret("token", spout.token)
         self._files = LogFiles(spout.directory, spout.webhdfs, spout.s3_endpoint)
         what = f"the directory {self._files.root}"
         self._waiting = Waiting(what, context.log, self._show_away, context.now)

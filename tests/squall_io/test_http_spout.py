@@ -92,6 +92,20 @@ def test_the_health_check_shows_no_token_and_other_methods_are_refused(running: 
         urllib.request.urlopen(f"http://127.0.0.1:{port}/hooks", timeout=5)
 
 
+@pytest.mark.parametrize("secret", ["", " ", "s3cret ", "s3cret\n", "\ts3cret", "s3cr\u00e9t", "s3\ncret"])
+def test_a_token_that_no_request_can_show_starts_no_server(
+    tmp_path: Path, port: int, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", secret)
+    spout = HttpSpout(str(tmp_path / "log"), port=port, token="env:HOOK_TOKEN")
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        errors = eventually(lambda: cluster.status("hooks").errors, 20)
+        assert "token is env:HOOK_TOKEN, which" in errors[-1].render()
+        assert "s3cr" not in errors[-1].render()
+        assert post(port, b"{}", authorization="Bearer ")[0] == 0
+
+
 def test_the_rate_is_limited(tmp_path: Path, port: int) -> None:
     spout = HttpSpout(str(tmp_path / "log"), port=port, rate=0.01)
     with LocalCluster() as cluster:
