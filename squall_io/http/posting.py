@@ -107,7 +107,9 @@ class Poster:
             async with request as response:
                 said = await _beginning(response)
                 return meaning(response.status_code, response.headers, said, time.time())
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+        except httpx.LocalProtocolError:  # its text may have the value of a header, and so a secret
+            return Answer("never", "it cannot be sent: a header or the URL breaks the rules of HTTP")
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             return Answer("never", f"it cannot be sent: {message_of(error)}")
         except httpx.TransportError as error:
             return Answer("later", f"{class_name(error)}: {message_of(error) or 'no answer'}")

@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,8 @@ from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout
 from squall_io.http import HttpSink
 from squall_io.http.answers import LONGEST_ASKED, meaning, retry_after
-from squall_io.http.targets import filled, key_of
+from squall_io.http.targets import filled, key_of, resolved_headers
+from squall_io.kit.secrets import NoSecret
 from tests.zookeeper_servers import eventually
 from topology_api import FailTuple, InvalidConfig, InvalidTopology, Replay, TopologyBuilder
 from topology_api.guarantees import guarantees
@@ -101,6 +103,26 @@ def test_a_row_is_sent_with_its_key_and_its_secret(
     assert seen["authorization"] == "Bearer s3cret"
     assert seen["content-type"] == "application/json"
     assert seen["idempotency-key"] == key_of(["id"], {"id": "a/b c"})
+
+
+@pytest.mark.parametrize("secret", ["", "s3cret ", "s3cret\n", "s3cr\u00e9t", "s3\x00cret"])
+def test_a_secret_that_no_header_can_have_is_refused_and_not_shown(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text(f"{secret}\n")
+    sink = HttpSink("http://h/", headers={"Authorization": f"Bearer file:{tmp_path}/token"})
+    with pytest.raises(NoSecret, match="headers\\['Authorization'\\] is file:") as error:
+        resolved_headers(sink.headers)
+    assert "s3" not in str(error.value)
+
+
+def test_what_the_client_says_of_a_header_is_not_shown(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.http.sink.resolved_headers", lambda headers: {"x": "s3cret\n"})
+    [reason] = sent(HttpSink(receiver.url), [(1, 1)])
+    assert "breaks the rules of HTTP" in reason and "s3cret" not in reason
+    assert receiver.requests == []
 
 
 def test_what_may_be_taken_later_is_sent_again_with_the_same_key(receiver: Receiver) -> None:
@@ -193,6 +215,7 @@ def test_keys_of_different_rows_differ() -> None:
         ({"headers": {"Authorization": "Bearer s3cret"}}, "may be a secret"),
         ({"headers": {"Content-Length": "1"}}, "sets itself"),
         ({"headers": {"X": "a\nb"}}, "printable ASCII"),
+        ({"headers": {"X": "a "}}, "without spaces around it"),
         ({"method": "GET"}, "method is 'GET'"),
         ({"fields": []}, "fields is"),
         ({"timeout": 0}, "timeout is 0"),
