@@ -14,7 +14,7 @@ from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnava
 from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import WAITING_BYTES, GroupCommit
 from squall_io.http.header_secrets import header_secret
-from squall_io.http.log_files import LogFiles, NoLog
+from squall_io.http.log_files import LogFiles, NoLog, is_host_local
 from squall_io.http.segments import LostRequests, Places, Segment, SegmentReader
 from squall_io.http.serving import PortTaken, RefusedPort, WebhookServer
 from squall_io.http.settling import SettledByAcks, SettledByCommits, SettledLog
@@ -264,16 +264,28 @@ class ReceivingTask:
             self._heed_server()
             position = self._rewound[0]
             self._reader.rewind(position)
+            self._heed_elsewhere(self._reader.elsewhere)
             self._rewound = None
             self._log.restart(self._reader.position())
             self._look_at = 0.0
-            if self._reader.elsewhere:
-                self._context.log.warning(
-                    "%d writer(s) of the last commit have stored requests in another directory than %s of this host: what"
-                    " is left of them is emitted when a task runs there",
-                    self._reader.elsewhere,
-                    self._files.root,
-                )
+
+    def _heed_elsewhere(self, writers: int) -> None:
+        """Heed that writers of the last commit have stored elsewhere. Raises LostRequests unless that can be another host."""
+        root = self._files.root
+        if not writers:
+            return
+        if not is_host_local(self._spout.directory):
+            raise LostRequests(
+                f"{root} is not the directory in which {writers} writer(s) of the last commit have stored requests: its files"
+                " were deleted, or the spout had another directory. Restore the files, or give the former directory, or set"
+                " another topology.state.path, with which reading begins at the earliest segment of each writer"
+            )
+        self._context.log.warning(
+            "%d writer(s) of the last commit have stored requests in another directory than %s of this host: what is left of"
+            " them is emitted when a task runs there",
+            writers,
+            root,
+        )
 
     @property
     def _opened(self) -> SegmentReader:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -272,6 +273,29 @@ def test_a_directory_of_another_host_is_not_read_and_explain_says_so(tmp_path: P
     shared = HttpSpout("hdfs://namenode:9000/hooks", port=port)
     [pair] = guarantees(keeping(shared, tmp_path / "kept"), {}).pairs
     assert not any("same host" in each for each in pair.conditions)
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_a_wiped_directory_that_all_hosts_share_is_an_error(
+    tmp_path: Path, port: int, local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.http.receiving.is_host_local", lambda directory: local)
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.1}
+    spout = HttpSpout(str(tmp_path / "log"), port=port)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        accepted(port, b"1")
+        eventually(lambda: kept(tmp_path / "kept") == [[1]], 20)
+    shutil.rmtree(tmp_path / "log")
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        if local:  # it may be the folder of another host
+            accepted(port, b"2")
+            eventually(lambda: kept(tmp_path / "kept") == [[1], [2]], 20)
+        else:
+            errors = eventually(lambda: cluster.status("hooks").errors, 20)
+            assert "is not the directory in which" in errors[-1].render()
+            assert post(port, b"2")[0] == 0
 
 
 @pytest.mark.parametrize(
