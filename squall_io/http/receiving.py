@@ -45,7 +45,8 @@ CLEAN_FILES: Final = 200
 RETRY_SECONDS: Final = 5.0
 #: The most requests that a call emits.
 AT_ONCE: Final = 500
-#: The most bytes of this task's own segments that are kept in memory until they are emitted.
+#: The most bytes of this task's own segments that are kept in memory until they are emitted, and that are kept until this task
+#: looks at them.
 CACHE_BYTES: Final = 16 << 20
 #: The stream of requests that were stored and can be read no more.
 UNREADABLE: Final = "unreadable"
@@ -76,8 +77,10 @@ class ReceivingTask:
         self._server: WebhookServer | None = None
         #: A position that was rewound to before the file system answered: (position,).
         self._rewound: tuple[Mapping[str, Sequence[int]] | None] | None = None
-        #: What the server has stored and this thread has not seen yet; then the requests of such segments, while they fit.
-        self._notices: deque[tuple[int, int, list[StoredRequest]]] = deque()
+        #: What the server has stored and this thread has not seen yet, with the requests while they fit; then the requests of
+        #: such segments, while they fit.
+        self._notices: deque[tuple[int, int, list[StoredRequest] | None]] = deque()
+        self._noticed_bytes = 0
         self._cache: dict[tuple[str, int], tuple[int, list[StoredRequest]]] = {}
         self._cached_bytes = self._backlog = 0
         self._errors: deque[Exception] = deque()
@@ -216,7 +219,11 @@ class ReceivingTask:
     def _stored(self, number: int, size: int, requests: list[StoredRequest]) -> None:
         """Called by the server when a segment is on disk."""
         self._backlog += size
-        self._notices.append((number, size, requests))
+        if not self._notices:
+            self._noticed_bytes = 0
+        self._noticed_bytes += size
+        fits = self._noticed_bytes <= CACHE_BYTES  # while the spout does not read, its file keeps the rest
+        self._notices.append((number, size, requests if fits else None))
         self._context.wake()
 
     def _refused(self, error: Exception) -> None:
@@ -234,7 +241,7 @@ class ReceivingTask:
         while self._notices:
             number, size, requests = self._notices.popleft()
             reader.stored(number, size)
-            if self._cached_bytes + size <= CACHE_BYTES:
+            if requests is not None and self._cached_bytes + size <= CACHE_BYTES:
                 self._cached_bytes += size
                 self._cache[commits.writer, number] = (size, requests)
         self._backlog = self._log.backlog(reader) + sum(size for _, size, _ in list(self._notices))

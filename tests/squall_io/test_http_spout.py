@@ -25,6 +25,7 @@ from squall_io.files import FileSink
 from squall_io.http import HttpSpout
 from squall_io.http.admitting import RateLimit
 from squall_io.http.log_files import LogFiles
+from squall_io.http.receiving import ReceivingTask
 from squall_io.http.stored_requests import StoredRequest, packed
 from tests.certificates import make_certificates
 from tests.port_ranges import free_range
@@ -128,6 +129,31 @@ def test_a_full_directory_is_answered_503(tmp_path: Path, port: int) -> None:
         assert sent[-1][0] == 503 and sent[-1][2]["retry-after"] == "5"
         cluster.activate("hooks")
         eventually(lambda: post(port, b"x" * 300_000)[0] == 202, 20)
+
+
+def test_a_spout_that_does_not_read_keeps_few_requests_in_memory(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory: list[bool] = []
+    stored = ReceivingTask._stored
+
+    def watched(self: ReceivingTask, *segment: Any) -> None:
+        stored(self, *segment)
+        in_memory.extend(requests is not None for _, _, requests in list(self._notices)[-1:])
+
+    monkeypatch.setattr(ReceivingTask, "_stored", watched)
+    monkeypatch.setattr("squall_io.http.receiving.CACHE_BYTES", 2500)
+    with LocalCluster() as cluster:
+        spout = HttpSpout(str(tmp_path / "log"), port=port, fields="id", decode="bytes")
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        ids = [accepted(port, b"x")]
+        eventually(lambda: kept(tmp_path / "kept"))
+        cluster.deactivate("hooks")
+        in_memory.clear()
+        ids += [accepted(port, b"x" * 1000) for _ in range(5)]
+        assert in_memory == [True, True, False, False, False]
+        cluster.activate("hooks")
+        eventually(lambda: kept(tmp_path / "kept") == [[id] for id in ids], 20)
 
 
 def test_what_is_committed_makes_room_though_it_is_not_deleted_yet(tmp_path: Path, port: int) -> None:
