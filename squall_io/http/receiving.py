@@ -25,7 +25,7 @@ from squall_io.http.stored_requests import (
     unpacked,
     values_of,
 )
-from squall_io.http.webhooks import WebhookApp
+from squall_io.http.webhooks import BodiesUnderWay, WebhookApp
 from squall_io.kit.codecs import UnreadableMessage, decoder
 from squall_io.kit.waiting import Waiting
 from topology_api.epoch_rules import state_path
@@ -75,6 +75,7 @@ class ReceivingTask:
         )
         self._commits: GroupCommit | None = None
         self._server: WebhookServer | None = None
+        self._coming = BodiesUnderWay()
         #: A position that was rewound to before the file system answered: (position,).
         self._rewound: tuple[Mapping[str, Sequence[int]] | None] | None = None
         #: What the server has stored and this thread has not seen yet, with the requests while they fit; then the requests of
@@ -199,7 +200,8 @@ class ReceivingTask:
         rate = RateLimit(spout.rate, self._context.now)
         admittance = Admittance(spout.path, self._token, spout.token_header, spout.max_body, rate, self._full)
         assert self._commits is not None
-        return WebhookApp(admittance, decoder(spout.decode), self._commits, self._full, self._count)
+        read = decoder(spout.decode)
+        return WebhookApp(admittance, read, self._commits, self._coming, self._full, self._count)
 
     def _full(self) -> str:
         """Return why no request is taken now. Called by the server."""
@@ -207,7 +209,7 @@ class ReceivingTask:
         assert commits is not None
         if commits.trouble:
             return "the directory of requests does not answer"
-        waiting = commits.waiting_bytes
+        waiting = commits.waiting_bytes + self._coming.bytes
         if waiting > WAITING_BYTES or self._backlog + waiting > most:
             return f"there are {self._backlog + waiting} bytes of requests that are not processed yet"
         return ""

@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -164,6 +165,20 @@ def test_what_is_committed_makes_room_though_it_is_not_deleted_yet(tmp_path: Pat
         for _ in range(8):
             accepted(port, b"x" * 300_000)
         assert len(list((tmp_path / "log").glob("*.requests"))) == 8
+
+
+@pytest.mark.parametrize("head", ["content-length: 1000000", "transfer-encoding: chunked"])
+def test_bodies_that_are_on_their_way_are_limited(tmp_path: Path, port: int, head: str) -> None:
+    spout = HttpSpout(str(tmp_path / "log"), port=port, decode="bytes", fields="id", max_backlog=1 << 20)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        accepted(port, b"x")
+        with ExitStack() as stack:
+            for _ in range(2):
+                client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                client.sendall(f"POST /hooks HTTP/1.1\r\nhost: h\r\n{head}\r\n\r\n".encode())
+            eventually(lambda: post(port, b"x")[0] == 503, 20)
+        accepted(port, b"x")
 
 
 def stored(folder: Path, bodies: list[bytes], index: int = 0) -> None:
