@@ -41,6 +41,9 @@ DOUBT_SECONDS: Final = 0.05
 #: Seconds between two looks for what may be deleted, and the most files of one.
 CLEAN_SECONDS: Final = 0.5
 CLEAN_FILES: Final = 200
+#: Seconds between two looks for what was stored by halves, and the age of what is.
+SWEEP_SECONDS: Final = 300.0
+HALVES_SECONDS: Final = 3600.0
 #: Seconds after which what was refused is tried again.
 RETRY_SECONDS: Final = 5.0
 #: The most requests that a call emits.
@@ -87,6 +90,7 @@ class ReceivingTask:
         self._errors: deque[Exception] = deque()
         self._reported = -RETRY_SECONDS
         self._look_at = self._clean_at = self._serve_at = self._emit_at = self._begin_at = 0.0
+        self._sweep_at = 0.0
         self._away = self._port_text = self._shown = ""
         self._left_out = context.counter("requests left out")
         self._answers = {status: context.counter(f"answers {status}") for status in _COUNTED}
@@ -318,6 +322,9 @@ class ReceivingTask:
             reader.deleted(segment)
             self._forget(segment)
         self._backlog = self._log.backlog(reader)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._files.sweep(reader.is_mine, time.time() - HALVES_SECONDS)
 
     def _emit_some(self, emit: Emit) -> int:
         """Emit the next requests; return how many."""

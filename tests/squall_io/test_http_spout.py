@@ -427,6 +427,22 @@ def test_while_the_directory_refuses_nothing_is_answered_202_and_then_all_is_the
         assert [999] not in kept(tmp_path / "kept")
 
 
+def test_what_was_stored_by_halves_is_deleted_when_it_is_old(tmp_path: Path, port: int) -> None:
+    log = tmp_path / "log"
+    stored(log, [b"1"])
+    [segment] = [path.name for path in log.glob("*.requests")]
+    halves = log / "_squall" / "tmp"
+    old, young, other = (halves / name for name in (f"{segment}.0a", f"{segment}.0b", "mine.txt"))
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (1, 1))
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(HttpSpout(str(log), port=port), tmp_path / "kept"))
+        eventually(lambda: not old.exists(), 20)
+        assert young.exists() and other.exists()
+
+
 def test_a_directory_that_is_refused_is_an_error_and_tried_again(tmp_path: Path, port: int) -> None:
     folder = tmp_path / "log"
     folder.write_text("a file")
