@@ -81,9 +81,8 @@ class GroupCommit:
         try:
             return await asyncio.wait_for(asyncio.shield(future), ANSWER_SECONDS)
         except asyncio.TimeoutError:
-            raise NotStored(
-                f"the request is not stored yet: {self.trouble or 'the file system is slow'}"
-            ) from None
+            # Why is no matter of the sender's: it may show paths of this host.
+            raise NotStored("the request is not stored yet") from None
 
     async def _store_all(self) -> None:
         try:

@@ -70,6 +70,8 @@ class WebhookApp:
             refusal, id = await self._taken(scope, receive)
         except _Gone:
             return
+        except asyncio.CancelledError:  # the server stops, and has waited
+            refusal, id = RequestRefusal(503, "the server stops", TRY_AGAIN), ""
         if refusal is None:
             self._count(202)
             await _answer(send, 202, {"id": id})
@@ -98,8 +100,8 @@ class WebhookApp:
             return refusal, ""
         try:
             self._read(body)
-        except UnreadableMessage as error:
-            return RequestRefusal(400, f"the body cannot be read: {error}"), ""
+        except UnreadableMessage:  # the text of a function's error is no matter of the sender's
+            return RequestRefusal(400, "the body cannot be read"), ""
         query = scope["query_string"].decode("latin-1")
         kept = self._admittance.kept(headers)
         request = StoredRequest(body, kept, scope["path"], query, time.time())

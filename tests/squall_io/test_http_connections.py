@@ -48,6 +48,15 @@ def ended(client: socket.socket) -> bytes:
     return found
 
 
+def answered(client: socket.socket) -> bytes:
+    """Send a request; return its answer."""
+    client.sendall(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n")
+    found = b""
+    while not found.endswith(b"ok") and (part := client.recv(100)):
+        found += part
+    return found
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -80,6 +89,16 @@ def test_bytes_that_trickle_in_do_not_keep_a_connection(server: WebhookServer) -
         eventually(closed, 20)
 
 
+def test_a_request_that_breaks_the_rules_logs_nothing(
+    server: WebhookServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    for sent in (b"nonsense\r\n\r\n", b"POST / HTTP/1.1\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"):
+        with connected(server) as client:
+            client.sendall(sent)
+            assert ended(client).startswith(b"HTTP/1.1 400")
+    assert caplog.records == []
+
+
 def test_after_a_refusal_the_rest_of_a_body_is_not_awaited_for_long(server: WebhookServer) -> None:
     with connected(server) as client:
         client.sendall(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\nbeginning")
@@ -94,9 +113,7 @@ def test_a_connection_above_the_limit_is_closed_and_the_others_are_served(
     with ExitStack() as stack:
         first, second = (stack.enter_context(connected(server)) for _ in range(2))
         for client in (first, second):
-            client.sendall(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n")
-            assert client.recv(100).startswith(b"HTTP/1.1 200")
+            assert answered(client).startswith(b"HTTP/1.1 200")
         with connected(server) as third:
             assert ended(third) == b""
-        first.sendall(b"POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 0\r\n\r\n")
-        assert first.recv(100).startswith(b"HTTP/1.1 200")
+        assert answered(first).startswith(b"HTTP/1.1 200")
