@@ -164,9 +164,10 @@ class ReceivingTask:
                 self._heed_server()
                 self._clean_at = 0.0
                 self._clean(self._context.now())
-        except FilesUnavailable as error:
+        except FilesError as error:
             self._context.log.info("what is settled could not be deleted: %s", error)
-        self._files.close()
+        finally:
+            self._files.close()
 
     # The server.
 

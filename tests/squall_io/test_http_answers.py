@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from squall.stores.files import FilesUnavailable
 from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import GroupCommit
+from squall_io.http.stored_requests import StoredRequest, unpacked
 from squall_io.http.webhooks import BodiesUnderWay, WebhookApp
 from squall_io.kit.codecs import decoder
 
@@ -68,6 +70,33 @@ def test_a_request_that_is_not_stored_in_time_is_answered_without_the_directory(
         return request.answer
 
     assert asyncio.run(run()) == (503, "the request is not stored yet")
+
+
+def test_a_server_that_follows_one_that_has_ended_stores_the_same_segment_first() -> None:
+    puts: list[tuple[int, list[bytes]]] = []
+    begun, broken = threading.Event(), threading.Event()
+    broken.set()
+
+    def put(writer: str, number: int, data: bytes) -> None:
+        puts.append((number, [request.body for request in unpacked(data, "")]))
+        begun.set()
+        if broken.is_set():
+            raise FilesUnavailable("its answer is lost")
+
+    log = logging.getLogger(__name__)
+    commits = GroupCommit("w", put, lambda *stored: None, lambda error: None, "x", log, lambda: 0.0)
+
+    async def first() -> None:
+        task = asyncio.create_task(commits.add(StoredRequest(b"1", {}, "/", "", 0.0)))
+        await asyncio.to_thread(begun.wait, 20)
+        task.cancel()
+
+    asyncio.run(first())
+    broken.clear()
+    assert asyncio.run(commits.add(StoredRequest(b"2", {}, "/", "", 0.0))) == "w.2.0"
+    assert puts[0] == puts[-2] == (1, [b"1"])
+    assert puts[-1] == (2, [b"2"])
+    assert commits.waiting_bytes == 0
 
 
 def test_a_body_that_a_function_cannot_read_is_answered_without_its_error() -> None:
