@@ -76,7 +76,7 @@ class Poster:
         while True:
             if (pause := self._not_before - self._now()) > 0:
                 await self._sleep(pause, until, self._waiting.reason)
-            answer = await self._answer(url, body, headers)
+            answer = await self._answered(url, body, headers, until + self._settings.timeout - self._now())
             if answer.verdict == "done":
                 self._waiting.succeeded()
                 return
@@ -99,6 +99,13 @@ class Poster:
                 f"{self._waiting.what} has not taken the request within {self._settings.patience:g} s: {why}"
             )
         await asyncio.sleep(seconds)
+
+    async def _answered(self, url: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+        """Return the answer, if it is whole within these seconds: the client limits each wait for a part, not their sum."""
+        try:
+            return await asyncio.wait_for(self._answer(url, body, headers), seconds)
+        except asyncio.TimeoutError:
+            return Answer("later", "its answer does not come to its end")
 
     async def _answer(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         httpx = self._httpx

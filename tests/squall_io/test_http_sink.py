@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,15 @@ pytest.importorskip("httpx")
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps requests, and answers by the script: a list of (status, headers, body), then 204. "drop": no answer."""
+    """Keeps requests, and answers by the script: a list of (status, headers, body), then 204. "drop": no answer; "trickle": one
+    without an end."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.script: list[Any] = []
+        self.over = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -47,6 +50,15 @@ class _Handler(BaseHTTPRequestHandler):
         script = self.server.script
         answer = script.pop(0) if script else (204, {}, b"")
         if answer == "drop":
+            self.close_connection = True
+            return
+        if answer == "trickle":
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            with suppress(OSError):  # the client has ended the connection
+                while not self.server.over.wait(0.1):
+                    self.wfile.write(b"x")
             self.close_connection = True
             return
         status, more, said = answer
@@ -69,6 +81,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server
+        server.over.set()
         server.shutdown()
         thread.join()
 
@@ -155,6 +168,18 @@ def test_a_row_that_is_not_taken_within_the_patience_fails(receiver: Receiver) -
         receiver.script.clear()
         cluster.wait("posts", 60)
         assert cluster.dead_letters("posts") == []
+
+
+def test_an_answer_that_trickles_in_does_not_exceed_the_patience_by_more_than_a_timeout(
+    receiver: Receiver,
+) -> None:
+    receiver.script += ["trickle"]
+    with LocalCluster() as cluster:
+        sink = HttpSink(receiver.url, patience=0.2, timeout=0.5)
+        cluster.submit(posting(sink, [(1, 1)], attempts=1000).build())
+        errors = eventually(lambda: cluster.status("posts").errors, 30)
+        assert "its answer does not come to its end" in errors[-1].render()
+        cluster.wait("posts", 60)
 
 
 def test_a_value_that_cannot_be_sent_fails_its_tuple(receiver: Receiver) -> None:
