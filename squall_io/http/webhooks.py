@@ -16,8 +16,8 @@ from squall_io.http.grouping import GroupCommit, NotStored
 from squall_io.http.stored_requests import StoredRequest
 from squall_io.kit.codecs import Decode, UnreadableMessage
 
-#: Seconds in which a body must have come.
-BODY_SECONDS: Final = 30.0
+#: Seconds in which a body must have come; less than the connection waits for a silent client, so that it is answered.
+BODY_SECONDS: Final = 25.0
 #: The path of the health check, which shows no token.
 HEALTH: Final = "/health"
 

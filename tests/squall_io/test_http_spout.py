@@ -322,17 +322,17 @@ def test_a_wiped_directory_that_all_hosts_share_is_an_error(
 ) -> None:
     monkeypatch.setattr("squall_io.http.receiving.is_host_local", lambda directory: local)
     conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.1}
-    spout = HttpSpout(str(tmp_path / "log"), port=port)
+    spout, out = HttpSpout(str(tmp_path / "log"), port=port), tmp_path / "out"
     with LocalCluster() as cluster:
-        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        cluster.submit(counting(spout, out), conf)
         accepted(port, b"1")
-        eventually(lambda: kept(tmp_path / "kept") == [[1]], 20)
+        eventually(lambda: [row["value"] for row in rows(out)] == [1], 20)  # it is committed
     shutil.rmtree(tmp_path / "log")
     with LocalCluster() as cluster:
-        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        cluster.submit(counting(spout, out), conf)
         if local:  # it may be the folder of another host
             accepted(port, b"2")
-            eventually(lambda: kept(tmp_path / "kept") == [[1], [2]], 20)
+            eventually(lambda: {row["value"] for row in rows(out)} == {1, 2}, 20)
         else:
             errors = eventually(lambda: cluster.status("hooks").errors, 20)
             assert "is not the directory in which" in errors[-1].render()
