@@ -80,14 +80,19 @@ class Admittance:
             return RequestRefusal(401, f"show the token: {how}", header=("www-authenticate", "Bearer"))
         if headers.get("content-encoding", "identity").lower() != "identity":
             return RequestRefusal(415, "send the body without a content-encoding")
-        length = headers.get("content-length", "")
-        if length.isascii() and length.isdigit() and (refusal := self.too_large(int(length))) is not None:
+        length = _length(headers)
+        if length is not None and (refusal := self.too_large(length)) is not None:
             return refusal
         if why := self._full():
             return RequestRefusal(503, why, TRY_AGAIN)
         if (after := self._rate.wait()) is not None:
             return RequestRefusal(429, "too many requests", after)
         return None
+
+    def most_of(self, headers: Mapping[str, str]) -> int:
+        """Return the most bytes that the body of a request that is taken can have."""
+        length = _length(headers)
+        return self._max_body if length is None else length
 
     def too_large(self, size: int) -> RequestRefusal | None:
         """Return a refusal if a body of this size is too large."""
@@ -111,6 +116,12 @@ class Admittance:
             if scheme.lower() != "bearer":
                 shown = ""
         return hmac.compare_digest(shown.strip().encode(), self._token)
+
+
+def _length(headers: Mapping[str, str]) -> int | None:
+    """Return the bytes of a body, if the head has them."""
+    length = headers.get("content-length", "")
+    return int(length) if length.isascii() and length.isdigit() else None
 
 
 def joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

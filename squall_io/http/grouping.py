@@ -43,7 +43,8 @@ class PutSegment(Protocol):
 
 
 class GroupCommit:
-    """The segments of one writer. All methods are called in the server's asyncio loop, except where a text says otherwise.
+    """The segments of one writer. All methods are called in the server's asyncio loop, except where a text says otherwise. A
+    server that follows one that has ended goes on with what that one has not stored.
 
     put: stores a segment; called in a thread. stored: gets each stored segment, with its bytes and its requests.
     refused: gets errors that waiting does not help.
@@ -68,6 +69,8 @@ class GroupCommit:
         self._waits = Waiting(what, log, self._show, now)
         self._queue: deque[tuple[StoredRequest, asyncio.Future[str]]] = deque()
         self._number = 1
+        #: What is being stored, under `_number`: until that is known, no other content may get the number.
+        self._batch: list[tuple[StoredRequest, asyncio.Future[str]]] = []
         self._running: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, "squall-http-log")
 
@@ -76,19 +79,20 @@ class GroupCommit:
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._queue.append((request, future))
         self.waiting_bytes += len(request.body) + _OVERHEAD
-        if self._running is None:
+        if self._running is None or self._running.get_loop() is not asyncio.get_running_loop():
             self._running = asyncio.create_task(self._store_all())
         try:
             return await asyncio.wait_for(asyncio.shield(future), ANSWER_SECONDS)
         except asyncio.TimeoutError:
-            raise NotStored(
-                f"the request is not stored yet: {self.trouble or 'the file system is slow'}"
-            ) from None
+            # Why is no matter of the sender's: it may show paths of this host.
+            raise NotStored("the request is not stored yet") from None
 
     async def _store_all(self) -> None:
         try:
-            while self._queue:
-                await self._store_one(self._next_batch())
+            while self._batch or self._queue:
+                self._batch = self._batch or self._next_batch()
+                await self._store_one(self._batch)
+                self._batch = []
         finally:
             self._running = None
 
@@ -119,7 +123,7 @@ class GroupCommit:
         self._stored(number, len(data), requests)
         for row, (request, future) in enumerate(batch):
             self.waiting_bytes -= len(request.body) + _OVERHEAD
-            if not future.done():
+            if not future.done() and not future.get_loop().is_closed():
                 future.set_result(id_of(Segment(self.writer, number), row))
 
     def _show(self, text: str) -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections.abc import Callable
 from typing import Final
 
 from squall.stores.files import FilesUnavailable, OpenStore
 from squall.stores.opening import default_webhdfs, needs_java, open_store
-from squall.stores.paths import LOCAL, S3_SCHEMES, check_path, scheme_of
+from squall.stores.paths import LOCAL, S3_SCHEMES, TMP, check_path, scheme_of
 from squall.stores.settled import put_once
-from squall_io.http.segments import Segment, file_name, writer_name
+from squall_io.http.segments import Segment, file_name, segment_named, writer_name
 from topology_api import SquallError
 
 #: The file with the digits of a folder. Two hosts that each have a folder of this path have two of them.
@@ -77,6 +78,16 @@ class LogFiles:
     def delete(self, segment: Segment) -> None:
         """Delete a segment; do nothing if it is gone."""
         self._store.delete(file_name(segment.writer, segment.number))
+
+    def sweep(self, is_mine: Callable[[str], bool], before: float) -> None:
+        """Delete what writers have begun to store and never ended, if its last change was before a time, in seconds since 1970.
+
+        is_mine: whether to do it for a writer. A writer that still stores it writes it again.
+        """
+        for each in self._store.list(TMP):
+            segment = segment_named(each.name.rpartition(".")[0])
+            if segment is not None and is_mine(segment.writer) and each.modified < before:
+                self._store.delete(each.path)
 
     def close(self) -> None:
         """Close the connections."""

@@ -76,7 +76,7 @@ class Poster:
         while True:
             if (pause := self._not_before - self._now()) > 0:
                 await self._sleep(pause, until, self._waiting.reason)
-            answer = await self._answer(url, body, headers)
+            answer = await self._answered(url, body, headers, until + self._settings.timeout - self._now())
             if answer.verdict == "done":
                 self._waiting.succeeded()
                 return
@@ -100,6 +100,13 @@ class Poster:
             )
         await asyncio.sleep(seconds)
 
+    async def _answered(self, url: str, body: bytes, headers: Mapping[str, str], seconds: float) -> Answer:
+        """Return the answer, if it is whole within these seconds: the client limits each wait for a part, not their sum."""
+        try:
+            return await asyncio.wait_for(self._answer(url, body, headers), seconds)
+        except asyncio.TimeoutError:
+            return Answer("later", "its answer does not come to its end")
+
     async def _answer(self, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         httpx = self._httpx
         try:
@@ -107,7 +114,9 @@ class Poster:
             async with request as response:
                 said = await _beginning(response)
                 return meaning(response.status_code, response.headers, said, time.time())
-        except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
+        except httpx.LocalProtocolError:  # its text may have the value of a header, and so a secret
+            return Answer("never", "it cannot be sent: a header or the URL breaks the rules of HTTP")
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             return Answer("never", f"it cannot be sent: {message_of(error)}")
         except httpx.TransportError as error:
             return Answer("later", f"{class_name(error)}: {message_of(error) or 'no answer'}")

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 from squall.stores.files import AbsentFile, FilesError, FilesRefused, FilesUnavailable
 from squall_io.http.admitting import Admittance, RateLimit
 from squall_io.http.grouping import WAITING_BYTES, GroupCommit
-from squall_io.http.log_files import LogFiles, NoLog
+from squall_io.http.header_secrets import header_secret
+from squall_io.http.log_files import LogFiles, NoLog, is_host_local
 from squall_io.http.segments import LostRequests, Places, Segment, SegmentReader
 from squall_io.http.serving import PortTaken, RefusedPort, WebhookServer
 from squall_io.http.settling import SettledByAcks, SettledByCommits, SettledLog
@@ -24,9 +25,8 @@ from squall_io.http.stored_requests import (
     unpacked,
     values_of,
 )
-from squall_io.http.webhooks import WebhookApp
+from squall_io.http.webhooks import BodiesUnderWay, WebhookApp
 from squall_io.kit.codecs import UnreadableMessage, decoder
-from squall_io.kit.secrets import resolve
 from squall_io.kit.waiting import Waiting
 from topology_api.epoch_rules import state_path
 
@@ -41,11 +41,15 @@ DOUBT_SECONDS: Final = 0.05
 #: Seconds between two looks for what may be deleted, and the most files of one.
 CLEAN_SECONDS: Final = 0.5
 CLEAN_FILES: Final = 200
+#: Seconds between two looks for what was stored by halves, and the age of what is.
+SWEEP_SECONDS: Final = 300.0
+HALVES_SECONDS: Final = 3600.0
 #: Seconds after which what was refused is tried again.
 RETRY_SECONDS: Final = 5.0
 #: The most requests that a call emits.
 AT_ONCE: Final = 500
-#: The most bytes of this task's own segments that are kept in memory until they are emitted.
+#: The most bytes of this task's own segments that are kept in memory until they are emitted, and that are kept until this task
+#: looks at them.
 CACHE_BYTES: Final = 16 << 20
 #: The stream of requests that were stored and can be read no more.
 UNREADABLE: Final = "unreadable"
@@ -61,7 +65,7 @@ class ReceivingTask:
         self._spout, self._context = spout, context
         self._epochs = state_path(context.conf) is not None
         self._values = values_of(spout.fields, spout.decode)
-        self._token = None if spout.token is None else resolve("token", spout.token)
+        self._token = None if spout.token is None else header_secret("token", spout.token)
         self._files = LogFiles(spout.directory, spout.webhdfs, spout.s3_endpoint)
         what = f"the directory {self._files.root}"
         self._waiting = Waiting(what, context.log, self._show_away, context.now)
@@ -74,15 +78,19 @@ class ReceivingTask:
         )
         self._commits: GroupCommit | None = None
         self._server: WebhookServer | None = None
+        self._coming = BodiesUnderWay()
         #: A position that was rewound to before the file system answered: (position,).
         self._rewound: tuple[Mapping[str, Sequence[int]] | None] | None = None
-        #: What the server has stored and this thread has not seen yet; then the requests of such segments, while they fit.
-        self._notices: deque[tuple[int, int, list[StoredRequest]]] = deque()
+        #: What the server has stored and this thread has not seen yet, with the requests while they fit; then the requests of
+        #: such segments, while they fit.
+        self._notices: deque[tuple[int, int, list[StoredRequest] | None]] = deque()
+        self._noticed_bytes = 0
         self._cache: dict[tuple[str, int], tuple[int, list[StoredRequest]]] = {}
         self._cached_bytes = self._backlog = 0
         self._errors: deque[Exception] = deque()
         self._reported = -RETRY_SECONDS
         self._look_at = self._clean_at = self._serve_at = self._emit_at = self._begin_at = 0.0
+        self._sweep_at = 0.0
         self._away = self._port_text = self._shown = ""
         self._left_out = context.counter("requests left out")
         self._answers = {status: context.counter(f"answers {status}") for status in _COUNTED}
@@ -156,9 +164,10 @@ class ReceivingTask:
                 self._heed_server()
                 self._clean_at = 0.0
                 self._clean(self._context.now())
-        except FilesUnavailable as error:
+        except FilesError as error:
             self._context.log.info("what is settled could not be deleted: %s", error)
-        self._files.close()
+        finally:
+            self._files.close()
 
     # The server.
 
@@ -196,7 +205,8 @@ class ReceivingTask:
         rate = RateLimit(spout.rate, self._context.now)
         admittance = Admittance(spout.path, self._token, spout.token_header, spout.max_body, rate, self._full)
         assert self._commits is not None
-        return WebhookApp(admittance, decoder(spout.decode), self._commits, self._full, self._count)
+        read = decoder(spout.decode)
+        return WebhookApp(admittance, read, self._commits, self._coming, self._full, self._count)
 
     def _full(self) -> str:
         """Return why no request is taken now. Called by the server."""
@@ -204,7 +214,7 @@ class ReceivingTask:
         assert commits is not None
         if commits.trouble:
             return "the directory of requests does not answer"
-        waiting = commits.waiting_bytes
+        waiting = commits.waiting_bytes + self._coming.bytes
         if waiting > WAITING_BYTES or self._backlog + waiting > most:
             return f"there are {self._backlog + waiting} bytes of requests that are not processed yet"
         return ""
@@ -216,7 +226,11 @@ class ReceivingTask:
     def _stored(self, number: int, size: int, requests: list[StoredRequest]) -> None:
         """Called by the server when a segment is on disk."""
         self._backlog += size
-        self._notices.append((number, size, requests))
+        if not self._notices:
+            self._noticed_bytes = 0
+        self._noticed_bytes += size
+        fits = self._noticed_bytes <= CACHE_BYTES  # while the spout does not read, its file keeps the rest
+        self._notices.append((number, size, requests if fits else None))
         self._context.wake()
 
     def _refused(self, error: Exception) -> None:
@@ -234,10 +248,10 @@ class ReceivingTask:
         while self._notices:
             number, size, requests = self._notices.popleft()
             reader.stored(number, size)
-            if self._cached_bytes + size <= CACHE_BYTES:
+            if requests is not None and self._cached_bytes + size <= CACHE_BYTES:
                 self._cached_bytes += size
                 self._cache[commits.writer, number] = (size, requests)
-        self._backlog = reader.bytes + sum(size for _, size, _ in list(self._notices))
+        self._backlog = self._log.backlog(reader) + sum(size for _, size, _ in list(self._notices))
         if commits.trouble and not self._away:
             self._show_away(commits.trouble)
         elif not commits.trouble and not self._waiting.reason and self._away:
@@ -264,16 +278,28 @@ class ReceivingTask:
             self._heed_server()
             position = self._rewound[0]
             self._reader.rewind(position)
+            self._heed_elsewhere(self._reader.elsewhere)
             self._rewound = None
             self._log.restart(self._reader.position())
             self._look_at = 0.0
-            if self._reader.elsewhere:
-                self._context.log.warning(
-                    "%d writer(s) of the last commit have stored requests in another directory than %s of this host: what"
-                    " is left of them is emitted when a task runs there",
-                    self._reader.elsewhere,
-                    self._files.root,
-                )
+
+    def _heed_elsewhere(self, writers: int) -> None:
+        """Heed that writers of the last commit have stored elsewhere. Raises LostRequests unless that can be another host."""
+        root = self._files.root
+        if not writers:
+            return
+        if not is_host_local(self._spout.directory):
+            raise LostRequests(
+                f"{root} is not the directory in which {writers} writer(s) of the last commit have stored requests: its files"
+                " were deleted, or the spout had another directory. Restore the files, or give the former directory, or set"
+                " another topology.state.path, with which reading begins at the earliest segment of each writer"
+            )
+        self._context.log.warning(
+            "%d writer(s) of the last commit have stored requests in another directory than %s of this host: what is left of"
+            " them is emitted when a task runs there",
+            writers,
+            root,
+        )
 
     @property
     def _opened(self) -> SegmentReader:
@@ -283,7 +309,7 @@ class ReceivingTask:
     def _look(self) -> None:
         """Look for segments of other writers. Raises LostRequests."""
         self._opened.listed(self._files.list())
-        self._backlog = self._opened.bytes
+        self._backlog = self._log.backlog(self._opened)
 
     def _clean(self, now: float) -> None:
         """Delete what is settled."""
@@ -296,7 +322,10 @@ class ReceivingTask:
             self._log.deleted(segment)
             reader.deleted(segment)
             self._forget(segment)
-        self._backlog = reader.bytes
+        self._backlog = self._log.backlog(reader)
+        if now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._files.sweep(reader.is_mine, time.time() - HALVES_SECONDS)
 
     def _emit_some(self, emit: Emit) -> int:
         """Emit the next requests; return how many."""

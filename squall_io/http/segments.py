@@ -94,6 +94,16 @@ class SegmentReader:
         """The bytes of all segments that are not deleted."""
         return sum(sum(sizes.values()) for sizes in list(self._there.values()))
 
+    def bytes_from(self, places: Mapping[str, Sequence[int]]) -> int:
+        """Return the bytes of the segments that places are not past. A writer that they do not name is not read yet."""
+        unread = (0, 0)
+        return sum(
+            size
+            for writer, sizes in list(self._there.items())
+            for number, size in list(sizes.items())
+            if number >= places.get(writer, unread)[0]
+        )
+
     def stored(self, number: int, size: int) -> None:
         """Record a new segment of this task's own writer, in order."""
         self._there.setdefault(self._own, {})[number] = size

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from topology_api import SquallError
 
-#: The most connections at a time; further ones are answered 503.
-CONNECTIONS: Final = 1000
 #: Connections that wait to be accepted.
 _BACKLOG: Final = 512
 #: Seconds for which an idle connection is kept.
@@ -44,6 +42,8 @@ class WebhookServer:
     ) -> None:
         import uvicorn
 
+        from squall_io.http.connections import CONNECTIONS, WebhookConnection
+
         _check_tls(certificate, key)
         self._socket = _listening(host, port)
         self.port = int(self._socket.getsockname()[1])
@@ -53,7 +53,7 @@ class WebhookServer:
         config = uvicorn.Config(
             app,
             interface="asgi3",
-            http="h11",
+            http=WebhookConnection,
             loop="asyncio",
             ws="none",
             lifespan="off",
@@ -61,7 +61,7 @@ class WebhookServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=CONNECTIONS,
+            limit_concurrency=CONNECTIONS + 1,  # of requests whose clients are gone, too
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE,
             timeout_graceful_shutdown=GRACE_SECONDS,

@@ -42,6 +42,9 @@ class SettledLog(Protocol):
     def deleted(self, segment: Segment) -> None:
         """Forget a segment, which is deleted."""
 
+    def backlog(self, reader: SegmentReader) -> int:
+        """Return the bytes of the segments that are not processed yet."""
+
 
 class SettledByCommits:
     """With epochs. keep: how many commits the topology keeps."""
@@ -99,6 +102,16 @@ class SettledByCommits:
     def deleted(self, segment: Segment) -> None:
         """Do nothing."""
 
+    def backlog(self, reader: SegmentReader) -> int:
+        """Return the bytes that the last commit is not past. What only older commits need does not count: while nothing is
+        emitted there are no commits, so it would stay."""
+        settled = self._flight.position
+        committed: Places = {}
+        for emitted, places in self._asked:
+            if emitted <= settled:
+                committed = places
+        return reader.bytes_from(committed)
+
 
 class SettledByAcks:
     """Without epochs."""
@@ -149,3 +162,7 @@ class SettledByAcks:
         """Forget a segment."""
         self._open.pop(segment[:2], None)
         self._finished.discard(segment[:2])
+
+    def backlog(self, reader: SegmentReader) -> int:
+        """Return the bytes that are not deleted."""
+        return reader.bytes

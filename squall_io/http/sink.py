@@ -49,6 +49,7 @@ class HttpSink(Bolt):
         or a restart. None: a key of its own for each time that a tuple is executed, so only tries within that are known.
     timeout: the seconds for a connection, and for each wait for a part of an answer.
     patience: the seconds for which a row is tried again before its tuple fails, and is emitted again as `Spout.replay` says.
+        The last try may take `timeout` longer.
     max_concurrency: the most requests of a task at a time.
     ca: a file of PEM on the workers' hosts with the authorities that may sign the receiver's certificate; None: the usual ones.
     """

@@ -16,7 +16,7 @@ from squall.stores.paths import InvalidPath, check_path
 from squall_io.http.log_files import is_host_local, path_problem
 from squall_io.http.receiving import UNREADABLE, ReceivingTask
 from squall_io.http.segments import merged
-from squall_io.http.stored_requests import UNREADABLE_FIELDS, field_problems
+from squall_io.http.stored_requests import UNREADABLE_FIELDS, field_problems, names_of
 from squall_io.http.webhooks import HEALTH
 from squall_io.kit.codecs import Decode
 from squall_io.kit.replays import replay_problems
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: The least and the most of a body, and of what may wait, in bytes.
 _BODIES: Final = (1, 64 << 20)
 _LEAST_BACKLOG: Final = 1 << 20
+_QUERY: Final = re.compile("[?#]")
+_ENDPOINT: Final = re.compile(r"https?://[^/@\s]+/?")
 _HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
@@ -51,7 +53,7 @@ class HttpSpout(RewindableSpout):
     fields: which of "value", "headers", "path", "query", "received" and "id" a tuple has, in this order.
     max_body: the most bytes of a body; a larger one is answered 413.
     rate: the most requests a second and task; further ones are answered 429. None: no limit.
-    max_backlog: the most bytes of stored requests of a task; further ones are answered 503.
+    max_backlog: the most bytes of stored requests of a task that are not processed yet; further ones are answered 503.
     certificate: a file of PEM on the workers' hosts; with it the server speaks TLS.
     key: the file of its private key, if `certificate` does not have it.
     webhdfs: the address of WebHDFS, "HOST:PORT"; None: port 9870 of the NameNode.
@@ -82,9 +84,9 @@ class HttpSpout(RewindableSpout):
         s3_endpoint: str | None = None,
         replay: Replay | None = RewindableSpout.replay,
     ) -> None:
-        names = (fields,) if isinstance(fields, str) else tuple(fields)
+        names = names_of(fields)
         problems = [
-            *_directory_problems(directory, webhdfs),
+            *_directory_problems(directory, webhdfs, s3_endpoint),
             *_address_problems(port, host, path),
             *_token_problems(token, token_header),
             *field_problems(names, decode),
@@ -148,7 +150,9 @@ class HttpSpout(RewindableSpout):
             self._task.close()
 
 
-def _directory_problems(directory: object, webhdfs: object) -> Iterator[str]:
+def _directory_problems(directory: object, webhdfs: object, s3_endpoint: object) -> Iterator[str]:
+    if s3_endpoint is not None and not (isinstance(s3_endpoint, str) and _ENDPOINT.fullmatch(s3_endpoint)):
+        yield "s3_endpoint is no URL of a server: give http://HOST:PORT or https://HOST:PORT"
     if not isinstance(directory, (str, os.PathLike)):
         yield f"directory is {typed(directory)}: give a path"
         return
@@ -169,8 +173,10 @@ def _address_problems(port: object, host: object, path: object) -> Iterator[str]
         yield f"port is {typed(port)}: give a number from 0 (any free port) to 65535"
     if not isinstance(host, str) or not host:
         yield f'host is {typed(host)}: give an address to listen at, "127.0.0.1" or "0.0.0.0"'
-    if path is not None and (not isinstance(path, str) or not path.startswith("/") or path == HEALTH):
-        yield f'path is {typed(path)}: give a path that begins with "/" and is not {HEALTH}, or None for any'
+    if path is not None and (
+        not isinstance(path, str) or not path.startswith("/") or path == HEALTH or _QUERY.search(path)
+    ):
+        yield f'path is {typed(path)}: give a path that begins with "/", has no query, and is not {HEALTH}, or None for any'
 
 
 def _token_problems(token: object, token_header: object) -> Iterator[str]:

@@ -5,7 +5,7 @@ Must not know: files, servers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timezone
 from typing import Any, Final
 
@@ -72,9 +72,14 @@ def id_of(segment: Segment, row: int) -> str:
     return f"{segment.writer}.{segment.number}.{row}"
 
 
+def names_of(fields: object) -> tuple[Any, ...]:
+    """Return the fields that an argument names, which may be one; what is no list of fields is returned as one."""
+    return tuple(fields) if isinstance(fields, Iterable) and not isinstance(fields, str) else (fields,)
+
+
 def field_problems(fields: tuple[object, ...], decode: object) -> Iterator[str]:
     """Yield what is wrong with these arguments of a spout."""
-    if not fields or len(set(fields)) < len(fields) or any(name not in FIELDS for name in fields):
+    if not fields or any(name not in FIELDS for name in fields) or len(set(fields)) < len(fields):
         yield f"fields are {shown(fields)}: give some of {listed(FIELDS)}, each once"
     if isinstance(decode, MessageCodec):
         yield f"decode is {typed(decode)}: give 'json', 'str', 'bytes' or a function; a codec needs a bolt"

@@ -13,7 +13,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from squall_io.kit.secrets import FORMS, is_reference, resolve, url_problem
+from squall_io.http.header_secrets import header_secret
+from squall_io.kit.secrets import FORMS, is_reference, url_problem
 from topology_api import FailTuple
 from topology_api.wording import shown, typed
 
@@ -66,8 +67,8 @@ def header_problems(headers: object) -> Iterator[str]:
             yield f"headers has {typed(name)}, which is no name of a header"
         elif name.lower() in _DECIDED:
             yield f"headers has {name!r}, which the sink sets itself: leave it out"
-        elif not isinstance(value, str) or not _TEXT.fullmatch(value):
-            yield f"headers[{name!r}] is no printable ASCII text"
+        elif not isinstance(value, str) or not _TEXT.fullmatch(value) or value != value.strip():
+            yield f"headers[{name!r}] is no printable ASCII text without spaces around it"
         elif any(part in name.lower() for part in _SECRET) and not is_reference(value.rpartition(" ")[2]):
             yield f"headers[{name!r}] may be a secret, and a topology holds none: give {FORMS}, as in 'Bearer env:NAME'"
 
@@ -78,7 +79,7 @@ def resolved_headers(headers: Mapping[str, str]) -> dict[str, str]:
     for name, value in headers.items():
         before, space, last = value.rpartition(" ")
         secret = is_reference(last)
-        found[name] = f"{before}{space}{resolve(f'headers[{name!r}]', last)}" if secret else value
+        found[name] = f"{before}{space}{header_secret(f'headers[{name!r}]', last)}" if secret else value
     return found
 
 

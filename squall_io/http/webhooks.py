@@ -16,8 +16,8 @@ from squall_io.http.grouping import GroupCommit, NotStored
 from squall_io.http.stored_requests import StoredRequest
 from squall_io.kit.codecs import Decode, UnreadableMessage
 
-#: Seconds in which a body must have come.
-BODY_SECONDS: Final = 30.0
+#: Seconds in which a body must have come; less than the connection waits for a silent client, so that it is answered.
+BODY_SECONDS: Final = 25.0
 #: The path of the health check, which shows no token.
 HEALTH: Final = "/health"
 
@@ -29,10 +29,19 @@ class _Gone(Exception):
     """The client has ended the connection before its request was complete."""
 
 
+class BodiesUnderWay:
+    """The bodies that are being received. Any thread may read it."""
+
+    def __init__(self) -> None:
+        #: What they have, or may have at most.
+        self.bytes = 0
+
+
 class WebhookApp:
     """The application of one task.
 
-    read: what decodes a body, to refuse what cannot be read. full: why no request is taken now, "" if they are.
+    read: what decodes a body, to refuse what cannot be read. coming: counts what is received, for `full`.
+    full: why no request is taken now, "" if they are.
     count: gets the status of each answer.
     """
 
@@ -41,11 +50,12 @@ class WebhookApp:
         admittance: Admittance,
         read: Decode,
         commits: GroupCommit,
+        coming: BodiesUnderWay,
         full: Callable[[], str],
         count: Callable[[int], None],
     ) -> None:
         self._admittance, self._read, self._commits = admittance, read, commits
-        self._full, self._count = full, count
+        self._coming, self._full, self._count = coming, full, count
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -60,6 +70,8 @@ class WebhookApp:
             refusal, id = await self._taken(scope, receive)
         except _Gone:
             return
+        except asyncio.CancelledError:  # the server stops, and has waited
+            refusal, id = RequestRefusal(503, "the server stops", TRY_AGAIN), ""
         if refusal is None:
             self._count(202)
             await _answer(send, 202, {"id": id})
@@ -76,16 +88,20 @@ class WebhookApp:
         refusal = self._admittance.refusal(scope["method"], scope["path"], headers)
         if refusal is not None:
             return refusal, ""
+        size = self._admittance.most_of(headers)
+        self._coming.bytes += size
         try:
             body = await asyncio.wait_for(self._body(receive), BODY_SECONDS)
         except asyncio.TimeoutError:
             return RequestRefusal(408, f"the body did not come within {BODY_SECONDS:g} s"), ""
+        finally:
+            self._coming.bytes -= size
         if (refusal := self._admittance.too_large(len(body))) is not None:
             return refusal, ""
         try:
             self._read(body)
-        except UnreadableMessage as error:
-            return RequestRefusal(400, f"the body cannot be read: {error}"), ""
+        except UnreadableMessage:  # the text of a function's error is no matter of the sender's
+            return RequestRefusal(400, "the body cannot be read"), ""
         query = scope["query_string"].decode("latin-1")
         kept = self._admittance.kept(headers)
         request = StoredRequest(body, kept, scope["path"], query, time.time())

@@ -166,6 +166,21 @@ def test_with_epochs_a_segment_stays_while_a_kept_commit_may_return_to_it() -> N
     assert [each.number for each in log.deletable(reader)] == [1, 2]
 
 
+def test_segments_that_only_older_commits_need_are_no_backlog() -> None:
+    reader, log = SegmentReader(0, 1, OWN, strict=True), SettledByCommits(keep=10)
+    log.restart(reader.position())
+    for number in (1, 2):
+        reader.stored(number, 10)
+        segment = Segment(OWN, number)
+        log.settle(log.emitted(segment), segment)
+        reader.finished(segment)
+    assert log.backlog(reader) == 20  # it is not committed yet
+    log.asked(reader.position())
+    reader.stored(3, 7)
+    assert log.deletable(reader) == []
+    assert log.backlog(reader) == 7
+
+
 def test_a_segment_is_read_as_it_was_written_and_garbage_is_one_error() -> None:
     request = StoredRequest(b"{}", {"a": "b"}, "/hooks", "x=1", 5.5)
     assert unpacked(packed([request]), "file") == [request]

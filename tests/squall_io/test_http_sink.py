@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from local_cluster import LocalCluster
 from local_cluster.testing import ScriptedSpout
 from squall_io.http import HttpSink
 from squall_io.http.answers import LONGEST_ASKED, meaning, retry_after
-from squall_io.http.targets import filled, key_of
+from squall_io.http.targets import filled, key_of, resolved_headers
+from squall_io.kit.secrets import NoSecret
 from tests.zookeeper_servers import eventually
 from topology_api import FailTuple, InvalidConfig, InvalidTopology, Replay, TopologyBuilder
 from topology_api.guarantees import guarantees
@@ -23,13 +26,15 @@ pytest.importorskip("httpx")
 
 
 class Receiver(ThreadingHTTPServer):
-    """Keeps requests, and answers by the script: a list of (status, headers, body), then 204. "drop": no answer."""
+    """Keeps requests, and answers by the script: a list of (status, headers, body), then 204. "drop": no answer; "trickle": one
+    without an end."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.script: list[Any] = []
+        self.over = threading.Event()
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
@@ -45,6 +50,15 @@ class _Handler(BaseHTTPRequestHandler):
         script = self.server.script
         answer = script.pop(0) if script else (204, {}, b"")
         if answer == "drop":
+            self.close_connection = True
+            return
+        if answer == "trickle":
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            with suppress(OSError):  # the client has ended the connection
+                while not self.server.over.wait(0.1):
+                    self.wfile.write(b"x")
             self.close_connection = True
             return
         status, more, said = answer
@@ -67,6 +81,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         yield server
+        server.over.set()
         server.shutdown()
         thread.join()
 
@@ -103,6 +118,26 @@ def test_a_row_is_sent_with_its_key_and_its_secret(
     assert seen["idempotency-key"] == key_of(["id"], {"id": "a/b c"})
 
 
+@pytest.mark.parametrize("secret", ["", "s3cret ", "s3cret\n", "s3cr\u00e9t", "s3\x00cret"])
+def test_a_secret_that_no_header_can_have_is_refused_and_not_shown(
+    secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text(f"{secret}\n")
+    sink = HttpSink("http://h/", headers={"Authorization": f"Bearer file:{tmp_path}/token"})
+    with pytest.raises(NoSecret, match="headers\\['Authorization'\\] is file:") as error:
+        resolved_headers(sink.headers)
+    assert "s3" not in str(error.value)
+
+
+def test_what_the_client_says_of_a_header_is_not_shown(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.http.sink.resolved_headers", lambda headers: {"x": "s3cret\n"})
+    [reason] = sent(HttpSink(receiver.url), [(1, 1)])
+    assert "breaks the rules of HTTP" in reason and "s3cret" not in reason
+    assert receiver.requests == []
+
+
 def test_what_may_be_taken_later_is_sent_again_with_the_same_key(receiver: Receiver) -> None:
     receiver.script += [(503, {}, b""), "drop", (429, {"Retry-After": "1"}, b""), (408, {}, b"")]
     assert sent(HttpSink(receiver.url, fields="price", encode="str", method="PUT"), [(1, "x")]) == []
@@ -133,6 +168,18 @@ def test_a_row_that_is_not_taken_within_the_patience_fails(receiver: Receiver) -
         receiver.script.clear()
         cluster.wait("posts", 60)
         assert cluster.dead_letters("posts") == []
+
+
+def test_an_answer_that_trickles_in_does_not_exceed_the_patience_by_more_than_a_timeout(
+    receiver: Receiver,
+) -> None:
+    receiver.script += ["trickle"]
+    with LocalCluster() as cluster:
+        sink = HttpSink(receiver.url, patience=0.2, timeout=0.5)
+        cluster.submit(posting(sink, [(1, 1)], attempts=1000).build())
+        errors = eventually(lambda: cluster.status("posts").errors, 30)
+        assert "its answer does not come to its end" in errors[-1].render()
+        cluster.wait("posts", 60)
 
 
 def test_a_value_that_cannot_be_sent_fails_its_tuple(receiver: Receiver) -> None:
@@ -193,6 +240,7 @@ def test_keys_of_different_rows_differ() -> None:
         ({"headers": {"Authorization": "Bearer s3cret"}}, "may be a secret"),
         ({"headers": {"Content-Length": "1"}}, "sets itself"),
         ({"headers": {"X": "a\nb"}}, "printable ASCII"),
+        ({"headers": {"X": "a "}}, "without spaces around it"),
         ({"method": "GET"}, "method is 'GET'"),
         ({"fields": []}, "fields is"),
         ({"timeout": 0}, "timeout is 0"),

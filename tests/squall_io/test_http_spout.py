@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -12,6 +13,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from squall_io.files import FileSink
 from squall_io.http import HttpSpout
 from squall_io.http.admitting import RateLimit
 from squall_io.http.log_files import LogFiles
+from squall_io.http.receiving import ReceivingTask
 from squall_io.http.stored_requests import StoredRequest, packed
 from tests.certificates import make_certificates
 from tests.port_ranges import free_range
@@ -92,6 +95,20 @@ def test_the_health_check_shows_no_token_and_other_methods_are_refused(running: 
         urllib.request.urlopen(f"http://127.0.0.1:{port}/hooks", timeout=5)
 
 
+@pytest.mark.parametrize("secret", ["", " ", "s3cret ", "s3cret\n", "\ts3cret", "s3cr\u00e9t", "s3\ncret"])
+def test_a_token_that_no_request_can_show_starts_no_server(
+    tmp_path: Path, port: int, secret: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_TOKEN", secret)
+    spout = HttpSpout(str(tmp_path / "log"), port=port, token="env:HOOK_TOKEN")
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        errors = eventually(lambda: cluster.status("hooks").errors, 20)
+        assert "token is env:HOOK_TOKEN, which" in errors[-1].render()
+        assert "s3cr" not in errors[-1].render()
+        assert post(port, b"{}", authorization="Bearer ")[0] == 0
+
+
 def test_the_rate_is_limited(tmp_path: Path, port: int) -> None:
     spout = HttpSpout(str(tmp_path / "log"), port=port, rate=0.01)
     with LocalCluster() as cluster:
@@ -113,6 +130,55 @@ def test_a_full_directory_is_answered_503(tmp_path: Path, port: int) -> None:
         assert sent[-1][0] == 503 and sent[-1][2]["retry-after"] == "5"
         cluster.activate("hooks")
         eventually(lambda: post(port, b"x" * 300_000)[0] == 202, 20)
+
+
+def test_a_spout_that_does_not_read_keeps_few_requests_in_memory(
+    tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory: list[bool] = []
+    stored = ReceivingTask._stored
+
+    def watched(self: ReceivingTask, *segment: Any) -> None:
+        stored(self, *segment)
+        in_memory.extend(requests is not None for _, _, requests in list(self._notices)[-1:])
+
+    monkeypatch.setattr(ReceivingTask, "_stored", watched)
+    monkeypatch.setattr("squall_io.http.receiving.CACHE_BYTES", 2500)
+    with LocalCluster() as cluster:
+        spout = HttpSpout(str(tmp_path / "log"), port=port, fields="id", decode="bytes")
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        ids = [accepted(port, b"x")]
+        eventually(lambda: kept(tmp_path / "kept"))
+        cluster.deactivate("hooks")
+        in_memory.clear()
+        ids += [accepted(port, b"x" * 1000) for _ in range(5)]
+        assert in_memory == [True, True, False, False, False]
+        cluster.activate("hooks")
+        eventually(lambda: kept(tmp_path / "kept") == [[id] for id in ids], 20)
+
+
+def test_what_is_committed_makes_room_though_it_is_not_deleted_yet(tmp_path: Path, port: int) -> None:
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.1}
+    spout = HttpSpout(str(tmp_path / "log"), port=port, decode="bytes", fields="id", max_backlog=1 << 20)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"), conf)
+        for _ in range(8):
+            accepted(port, b"x" * 300_000)
+        assert len(list((tmp_path / "log").glob("*.requests"))) == 8
+
+
+@pytest.mark.parametrize("head", ["content-length: 1000000", "transfer-encoding: chunked"])
+def test_bodies_that_are_on_their_way_are_limited(tmp_path: Path, port: int, head: str) -> None:
+    spout = HttpSpout(str(tmp_path / "log"), port=port, decode="bytes", fields="id", max_backlog=1 << 20)
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(spout, tmp_path / "kept"))
+        accepted(port, b"x")
+        with ExitStack() as stack:
+            for _ in range(2):
+                client = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                client.sendall(f"POST /hooks HTTP/1.1\r\nhost: h\r\n{head}\r\n\r\n".encode())
+            eventually(lambda: post(port, b"x")[0] == 503, 20)
+        accepted(port, b"x")
 
 
 def stored(folder: Path, bodies: list[bytes], index: int = 0) -> None:
@@ -250,6 +316,29 @@ def test_a_directory_of_another_host_is_not_read_and_explain_says_so(tmp_path: P
     assert not any("same host" in each for each in pair.conditions)
 
 
+@pytest.mark.parametrize("local", [False, True])
+def test_a_wiped_directory_that_all_hosts_share_is_an_error(
+    tmp_path: Path, port: int, local: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.http.receiving.is_host_local", lambda directory: local)
+    conf = {"topology.state.path": f"file://{tmp_path}/state", "topology.epoch.secs": 0.1}
+    spout, out = HttpSpout(str(tmp_path / "log"), port=port), tmp_path / "out"
+    with LocalCluster() as cluster:
+        cluster.submit(counting(spout, out), conf)
+        accepted(port, b"1")
+        eventually(lambda: [row["value"] for row in rows(out)] == [1], 20)  # it is committed
+    shutil.rmtree(tmp_path / "log")
+    with LocalCluster() as cluster:
+        cluster.submit(counting(spout, out), conf)
+        if local:  # it may be the folder of another host
+            accepted(port, b"2")
+            eventually(lambda: {row["value"] for row in rows(out)} == {1, 2}, 20)
+        else:
+            errors = eventually(lambda: cluster.status("hooks").errors, 20)
+            assert "is not the directory in which" in errors[-1].render()
+            assert post(port, b"2")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
@@ -258,7 +347,13 @@ def test_a_directory_of_another_host_is_not_read_and_explain_says_so(tmp_path: P
         ({"port": -1}, "port is -1"),
         ({"token": "s3cret"}, "has the secret itself"),
         ({"path": "/health"}, "is not /health"),
+        ({"path": "/a?x"}, "has no query"),
         ({"fields": ["body"]}, "give some of 'value'"),
+        ({"fields": 5}, "give some of 'value'"),
+        ({"fields": [[]]}, "give some of 'value'"),
+        ({"fields": ["id", "id"]}, "each once"),
+        ({"s3_endpoint": 5}, "s3_endpoint is no URL"),
+        ({"s3_endpoint": "http://u:s3cret@h"}, "s3_endpoint is no URL"),
         ({"max_body": 0}, "max_body is 0"),
         ({"rate": 0}, "rate is 0"),
         ({"key": "/k.pem"}, "without certificate"),
@@ -336,6 +431,22 @@ def test_while_the_directory_refuses_nothing_is_answered_202_and_then_all_is_the
         taken = waits.stop()
         eventually(lambda: {row[0] for row in kept(tmp_path / "kept")} >= {1, *taken}, 20)
         assert [999] not in kept(tmp_path / "kept")
+
+
+def test_what_was_stored_by_halves_is_deleted_when_it_is_old(tmp_path: Path, port: int) -> None:
+    log = tmp_path / "log"
+    stored(log, [b"1"])
+    [segment] = [path.name for path in log.glob("*.requests")]
+    halves = log / "_squall" / "tmp"
+    old, young, other = (halves / name for name in (f"{segment}.0a", f"{segment}.0b", "mine.txt"))
+    for path in (old, young, other):
+        path.write_bytes(b"half")
+    for path in (old, other):
+        os.utime(path, (1, 1))
+    with LocalCluster() as cluster:
+        cluster.submit(keeping(HttpSpout(str(log), port=port), tmp_path / "kept"))
+        eventually(lambda: not old.exists(), 20)
+        assert young.exists() and other.exists()
 
 
 def test_a_directory_that_is_refused_is_an_error_and_tried_again(tmp_path: Path, port: int) -> None:
