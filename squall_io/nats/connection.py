@@ -94,7 +94,9 @@ class NatsConnection:
         if server.user is not None:
             password = "" if server.password is None else resolve("password", server.password)
             more["user"] = server.user
-            more["password"] = partial(self._given, password)  # called when the connection is encrypted, or not
+            more["password"] = partial(
+                self._given, password
+            )  # called when the connection is encrypted, or not
         if self._credentials is not None:
             check_credentials(self._credentials)
             more["user_credentials"] = self._credentials
@@ -219,7 +221,9 @@ def check_credentials(path: str) -> None:
     except OSError as error:
         raise NatsRefused(f"credentials {path!r} cannot be read on this host: {error.strerror}") from None
     if missing := [each for each in _CREDENTIALS if f"BEGIN {each}" not in text]:
-        raise NatsRefused(f"credentials {path!r} have no {' and no '.join(missing)}: give a file that nsc has made")
+        raise NatsRefused(
+            f"credentials {path!r} have no {' and no '.join(missing)}: give a file that nsc has made"
+        )
 
 
 async def _end_tasks() -> None:

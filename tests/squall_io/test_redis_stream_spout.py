@@ -338,7 +338,39 @@ def test_with_epochs_a_group_shows_what_is_committed(redis_server: RedisServer) 
     with task_of(redis_server, stream, group="shop", state=True) as task:
         task.until(lambda: len(task.emitted) == 2)
         task.spout.position()
+        ids += redis_server.add(stream, 2)
+        task.until(lambda: len(task.emitted) == 3)
+        position = task.spout.position()
+        task.spout.deactivate()  # it stores what is committed: nothing yet
+        assert group_of(redis_server, stream) == {}
+        task.ack(0, 1)  # which comes with the commit
         task.until(lambda: group_of(redis_server, stream).get("last-delivered-id") == ids[1])
+    with task_of(redis_server, stream, group="shop", state=True, position=position) as task:
+        task.until(lambda: group_of(redis_server, stream)["last-delivered-id"] == ids[2])
+
+
+@pytest.mark.parametrize("when", ["at the start", "after a commit", "later"])
+def test_with_epochs_the_place_of_a_group_of_others_is_not_moved(
+    redis_server: RedisServer, when: str
+) -> None:
+    stream = redis_server.name()
+    position = {stream: ["0-0", 0]} if when == "after a commit" else None
+    if when != "later":
+        redis_server.add(stream, 0, 1)
+        redis_server.client.xgroup_create(stream, "shop", "0")
+        redis_server.client.xgroup_createconsumer(stream, "shop", "someone")
+    with task_of(redis_server, stream, group="shop", field="value", state=True, position=position) as task:
+        if when == "later":
+            task.step()
+            redis_server.add(stream, 0, 1)
+            redis_server.client.xgroup_create(stream, "shop", "0")
+            redis_server.client.xgroup_createconsumer(stream, "shop", "someone")
+            task.read(2)
+            task.spout.position()
+            task.ack()
+        task.until(lambda: task.errors)
+        assert "has consumers" in task.errors[0]
+    assert group_of(redis_server, stream)["last-delivered-id"] == "0-0"
 
 
 def test_a_stream_is_paused_at_max_gap(redis_server: RedisServer) -> None:
