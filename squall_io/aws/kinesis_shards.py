@@ -131,15 +131,15 @@ class TaskShards:
             )
         ]
 
-    def read(self, name: str, sequence: str) -> None:
-        """Note that a record was emitted."""
+    def read(self, name: str, sequence: str, arrived: int) -> None:
+        """Note that a record was emitted. arrived: when the stream got it, in milliseconds since 1970."""
         _, start, until = self.places[name]
-        self.places[name] = (sequence, start, until)
+        self.places[name] = (sequence, start, max(until, arrived))
 
     def read_until(self, name: str, until: int) -> None:
         """Note that everything that came before this time is emitted."""
-        sequence, start, _ = self.places[name]
-        self.places[name] = (sequence, start, until)
+        sequence, start, before = self.places[name]
+        self.places[name] = (sequence, start, max(until, before))
 
     def finished(self, name: str) -> None:
         """Note that a closed shard is read to its end."""

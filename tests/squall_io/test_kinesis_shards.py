@@ -57,7 +57,7 @@ def test_a_child_of_a_parent_that_is_gone_is_read() -> None:
 def test_a_position_says_where_each_shard_goes_on() -> None:
     own = TaskShards(0, 1, 7000)
     own.found([Shard("a", 0), Shard("b", 1)], 0, HOUR)
-    own.read("a", "12")
+    own.read("a", "12", 0)
     own.finished("b")
     own.found([Shard("a", 0), Shard("b", 1), Shard("new", 2)], 0, HOUR)
     position = own.position()
@@ -106,6 +106,18 @@ def test_a_position_that_is_older_than_the_retention_is_reported() -> None:
 def test_a_shard_that_is_read_to_a_time_says_so() -> None:
     own = TaskShards(0, 1, 0)
     own.found([Shard("a", 0)], 0, HOUR)
-    own.read("a", "5")
+    own.read("a", "5", 50)
+    assert own.position() == {"a": ["5", 0, 50]}
     own.read_until("a", 60)
-    assert own.position() == {"a": ["5", 0, 60]}
+    own.read("a", "6", 55)
+    assert own.position() == {"a": ["6", 0, 60]}
+
+
+def test_a_task_that_never_was_at_the_end_of_a_shard_misses_what_expired() -> None:
+    own = TaskShards(0, 1, 0)
+    own.found([Shard("a", 0)], 0, HOUR)
+    own.read("a", "5", 1000)
+    again = TaskShards(0, 1, 0)
+    again.rewind(own.position())
+    [doubt] = again.found([Shard("a", 0)], 2 * HOUR, HOUR)
+    assert "what came between may be lost" in doubt
