@@ -63,9 +63,8 @@ def united_places(positions: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]
     united: dict[str, list[Any]] = {}
     for position in positions:
         for shard, place in position.items():
-            choose = min if shard == SEEN else max  # all must have seen the shards
-            both: list[Sequence[Any]] = [united.get(shard, place), place]
-            united[shard] = list(choose(both, key=_order))
+            behind, ahead = sorted([united.get(shard, place), place], key=_order)
+            united[shard] = list(behind if shard == SEEN else ahead)  # all must have seen the shards
     return united
 
 

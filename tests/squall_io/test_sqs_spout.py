@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall_io.aws import SqsSpout
+from squall_io.aws.calls import AwsAway, AwsRefused, AwsService
 from tests.aws_servers import REGION, AwsServer
 from tests.squall_io.queue_tasks import SpoutTask
 from tests.zookeeper_servers import eventually
@@ -188,6 +189,26 @@ def test_what_passes_is_waited_for(aws: AwsServer, fault: str) -> None:
         assert one.read(1) == ["1"]
         assert (one.shown, one.errors) == ("", [])
         one.ack()
+
+
+@pytest.mark.parametrize("fault", [AwsAway("away"), AwsRefused("denied")])
+def test_what_was_received_before_a_failure_is_emitted(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    original, calls = AwsService.call, list[str]()
+
+    def call(service: AwsService, operation: str, /, **arguments: Any) -> Any:
+        if operation == "receive_message":
+            calls.append(operation)
+            if len(calls) == 2:
+                raise fault
+        return original(service, operation, **arguments)
+
+    monkeypatch.setattr(AwsService, "call", call)
+    queue = aws.queue()
+    aws.send(queue, map(str, range(20)))
+    with task(aws, queue, visibility_timeout=600) as one:
+        assert len(set(one.read(20))) == 20
 
 
 def test_messages_that_could_not_be_deleted_are_deleted_later(aws: AwsServer) -> None:
