@@ -130,10 +130,13 @@ class StreamProgress:
             self.count = self.state.added
 
     def again(self) -> StreamProgress:
-        """Return the progress of a stream that was deleted or has lost its last entries: at what it has now."""
+        """Return the progress of a stream that was deleted or has lost its last entries: at what it has now.
+
+        What is still in flight is emitted again, since the acks of the earlier generation are for nothing.
+        """
         state, name, generation = self.state, self.name, self.place[1] + 1
-        id = min(self.id, state.last)
-        count = state.added if id == state.last else state.added - state.length
+        id = min(self.items.position, state.last)
+        count = counted_up_to(id, state) if state.length else state.added
         progress = StreamProgress(name, id, count, generation)
         progress.state = state
         return progress

@@ -127,3 +127,18 @@ def test_each_stream_has_one_task() -> None:
 def test_a_stream_that_never_was_there_is_no_loss() -> None:
     progress = StreamProgress("orders", *beginning(EARLIEST, MISSING))
     assert progress.seen(MISSING) is None and progress.behind() == 0
+
+
+def test_a_stream_that_lost_its_last_entries_goes_on_behind_what_is_settled() -> None:
+    progress = StreamProgress("orders", 0, 0)
+    assert progress.seen(StreamState(10, 1, 10, 0, 10)) is None
+    settles = [progress.emitted(id, tracked=True) for id in range(1, 11)]
+    for each in settles[:4]:
+        progress.items.settle(each)
+    loss = progress.seen(StreamState(7, 1, 7, 0, 7))
+    assert loss is not None and loss.is_new
+    again = progress.again()
+    assert again.settled() == (4, None) and again.place == ("orders", 1)
+    for id in range(5, 8):
+        again.emitted(id, tracked=True)
+    assert again.id == 7 and again.count == 7
