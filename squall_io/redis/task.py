@@ -245,7 +245,9 @@ class RedisStreamTask:
         if stored is not None and stored[1] is None and stored[0] in (NO_ID, state.last):
             stored = (stored[0], counted_up_to(stored[0], state))  # a group that was made by hand
         id, count = known or stored or beginning(self._start, state)
-        progress = StreamProgress(name, id, count)
+        # A position of `start` may be behind all entries: nothing was read then.
+        was_read = (known or stored) is not None and id not in (NO_ID, self._start)
+        progress = StreamProgress(name, id, count, was_read=was_read)
         if (loss := progress.seen(state)) is not None:
             if known is not None and loss.strict:
                 raise LostEntries(

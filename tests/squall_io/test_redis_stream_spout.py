@@ -245,6 +245,22 @@ def test_a_stream_that_is_gone_is_an_error(redis_server: RedisServer) -> None:
         task_of(redis_server, stream, state=True, position=position)
 
 
+def test_a_stream_that_is_gone_after_a_start_in_its_middle_is_an_error(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.redis.task.FIRST_ENTRIES", 1)
+    stream = redis_server.name()
+    for number in range(4):
+        redis_server.client.xadd(stream, {"value": number}, id=f"{1000 + number}-0")
+    with task_of(redis_server, stream, start="1000", field="value", state=True) as task:
+        task.until(lambda: task.emitted)
+        position = task.spout.position()
+        assert position == {stream: ["1001-0", None]}
+    redis_server.client.delete(stream)
+    with pytest.raises(LostEntries, match="does not exist any more"):
+        task_of(redis_server, stream, start="1000", field="value", state=True, position=position)
+
+
 @pytest.mark.parametrize("noticed", [True, False])
 def test_a_stream_that_is_made_again_while_it_is_read_is_read_from_its_beginning(
     redis_server: RedisServer, noticed: bool
