@@ -102,7 +102,7 @@ def _fifo_problems(queue: object, group: object, deduplication: object) -> Itera
     for name, field in (("group", group), ("deduplication", deduplication)):
         if field is not None and not isinstance(field, str):
             yield f"{name} is {typed(field)}: give the name of a field, or None"
-    if not isinstance(queue, str):
+    if not isinstance(queue, str) or queue_problem(queue) is not None:
         return
     if is_fifo(name_of(queue)) and group is None:
         yield f"{name_of(queue)} is a FIFO queue: give group=, the field that is the group of a message"

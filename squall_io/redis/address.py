@@ -40,30 +40,36 @@ def url_problems(url: object, password: object) -> Iterator[str]:
     if (problem := url_problem("url", url, "password")) is not None:
         yield problem
         return
-    text = str(url)
-    parts = urlsplit(text)
+    text = _harmless(str(url))
+    parts = urlsplit(str(url))
     scheme, plus, kind = parts.scheme.partition("+")
     if scheme not in SCHEMES or (plus and (plus + kind != SENTINEL or scheme == "unix")):
-        yield f"url is {shown(text)}: {_FORM}"
+        yield f"url is {text}: {_FORM}"
         return
     hosts = parts.netloc.rpartition("@")[2].split(",")
     if scheme == "unix":
         if not parts.path.startswith("/"):
-            yield f"url is {shown(text)}, without a path: {_FORM}"
+            yield f"url is {text}, without a path: {_FORM}"
     elif not all(map(_HOST.fullmatch, hosts)) or (len(hosts) > 1 and not plus):
-        yield f"url is {shown(text)}, whose host or port is none: {_FORM}"
+        yield f"url is {text}, whose host or port is none: {_FORM}"
     database = parts.path.strip("/")
     if plus:
         master, _, database = database.partition("/")
         if not master:
-            yield f"url is {shown(text)}, without the name of a master: {_FORM}"
+            yield f"url is {text}, without the name of a master: {_FORM}"
     if scheme != "unix" and database and not database.isdecimal():
-        yield f"url is {shown(text)}: its database {shown(database)} is no number; {_FORM}"
+        yield f"url is {text}, whose database is no number: {_FORM}"
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in OPTIONS:
             yield f"url has the option {shown(name)}: it takes {listed(OPTIONS)}; name a password with password=env:NAME"
         elif name == "db" and not value.isdecimal():
             yield f"url has db={value}: give the number of a database"
+
+
+def _harmless(url: str) -> str:
+    """Return an address as a problem shows it: what may be a password is left out."""
+    address = shown_address(url)
+    return "not shown, since it has an @ where no user ends" if "@" in address else shown(address)
 
 
 def sentinels_of(url: str) -> Sentinels | None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from squall_io.redis import RedisStreamSpout
 from squall_io.redis.connection import RedisAway, RedisRefused, meaning_of
+from topology_api import InvalidConfig
 
 exceptions = pytest.importorskip("redis").exceptions
 
@@ -21,3 +23,26 @@ exceptions = pytest.importorskip("redis").exceptions
 def test_a_transaction_that_the_server_discards(reason: str, kind: type[Exception]) -> None:
     error = exceptions.ExecAbortError(f"Transaction discarded {reason}")
     assert type(meaning_of(error, "Redis at redis://h")) is kind
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://app:hunter2@h:6379/0",
+        "redis://app:pa/hunter2@h:6379/0",
+        "redis://app:pa?hunter2@h:6379/0",
+        "redis://app:pa#hunter2@h:6379/0",
+        "redis:/app:hunter2@h:6379/0",
+        "app:hunter2@h:6379",
+        "http://app@h/0?password=hunter2",
+        "redis:///0?password=hunter2",
+        "redis://h/a?password=hunter2",
+        "redis+sentinel://s1?password=hunter2",
+        "unix://?password=hunter2",
+        "redis://app/hunter2@h",
+    ],
+)
+def test_an_address_with_a_password_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(InvalidConfig, match="url") as found:
+        RedisStreamSpout("orders", url=url)
+    assert "hunter2" not in str(found.value)

@@ -160,3 +160,6 @@ def test_wrong_arguments_are_refused_with_what_to_give() -> None:
         assert part in text
     with pytest.raises(InvalidConfig, match=r"orders\.fifo is a FIFO queue: give group="):
         SqsSink("orders.fifo")
+    with pytest.raises(InvalidConfig, match="queue has a user") as found:
+        SqsSink("https://u:se/secret@h", group="g")
+    assert "secret" not in str(found.value)

@@ -236,3 +236,18 @@ def test_wrong_arguments_are_refused_with_what_to_give() -> None:
         assert part in text
     with pytest.raises(InvalidConfig, match="endpoint_url has a user"):
         SqsSpout("orders", endpoint_url="https://key:secret@h")
+    for queue in (
+        "https://u:secret@sqs.eu/1/orders",
+        "https://u:se/secret@h",
+        "https://sqs.eu/1/or?key=secret",
+    ):
+        with pytest.raises(InvalidConfig, match="queue has a user") as found:
+            SqsSpout(queue)
+        assert "secret" not in str(found.value)
+    for url in ("http://[x", "http://h:99999999", "http://h:0", "http://"):
+        with pytest.raises(InvalidConfig, match="endpoint_url is"):
+            SqsSpout("orders", endpoint_url=url)
+        with pytest.raises(InvalidConfig, match="queue is"):
+            SqsSpout(f"{url}/1/orders")
+    with pytest.raises(InvalidConfig, match="endpoint_url has a user"):
+        SqsSpout("orders", endpoint_url="ftp://key:se/cret@h")
