@@ -46,3 +46,23 @@ def test_an_address_with_a_password_is_refused_and_not_shown(url: str) -> None:
     with pytest.raises(InvalidConfig, match="url") as found:
         RedisStreamSpout("orders", url=url)
     assert "hunter2" not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("redis://h/0?ssl_ca_certs=/ca.pem", "'ssl_ca_certs', which is for TLS: begin it with rediss"),
+        ("unix:///run/redis.sock?ssl_cert_reqs=none", "'ssl_cert_reqs', which is for TLS"),
+        ("redis+sentinel://s/main?ssl_certfile=/c.pem", "'ssl_certfile', which is for TLS"),
+        ("rediss://h?ssl_check_hostname=maybe", "ssl_check_hostname=maybe: give true or false"),
+        ("rediss://h?ssl_cert_reqs=some", "ssl_cert_reqs=some: give required or optional or none"),
+        ("redis://h:70000", "whose host or port is none"),
+        ("redis+sentinel://s:26379,t:0/main", "whose host or port is none"),
+        ("redis://[x", "url is no URL"),
+    ],
+)
+def test_an_address_that_no_client_takes_is_refused(url: str, problem: str) -> None:
+    with pytest.raises(InvalidConfig) as found:
+        RedisStreamSpout("orders", url=url)
+    assert problem in str(found.value)
+    RedisStreamSpout("orders", url="rediss://h:65535?ssl_check_hostname=false&ssl_cert_reqs=none&db=3")
