@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -50,13 +51,21 @@ def service_problems(region: object, endpoint_url: object) -> Iterator[str]:
     """Yield what is wrong with the arguments that name a service."""
     if region is not None and not (isinstance(region, str) and _REGION.fullmatch(region)):
         yield f'region is {typed(region)}: give the name of a region, "eu-central-1", or None'
-    if endpoint_url is None:
-        return
-    parts = urlsplit(endpoint_url) if isinstance(endpoint_url, str) else None
-    if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
-        yield f'endpoint_url is {typed(endpoint_url)}: give "https://HOST", or None for Amazon'
-    elif parts.username is not None:
-        yield "endpoint_url has a user: credentials come from the environment, files or roles of the workers"
+    if endpoint_url is not None and (problem := endpoint_problem(endpoint_url)) is not None:
+        yield f"endpoint_url {problem}"
+
+
+def endpoint_problem(url: object) -> str | None:
+    """Return why a URL names no service; None if it does. The text shows no secret."""
+    form = 'give "https://HOST", or None for Amazon'
+    if isinstance(url, str) and "@" in url:
+        return "has a user, or an @: credentials come from the environment, files or roles of the workers"
+    if isinstance(url, str):
+        with suppress(ValueError):  # brackets that do not match, a port that is none
+            parts = urlsplit(url)
+            if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+                return None
+    return f"is {typed(url)}: {form}"
 
 
 class AwsService:

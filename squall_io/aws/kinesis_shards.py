@@ -23,6 +23,9 @@ BEGIN, END = "", "end"
 #: As a position has it for each shard: the sequence number of the last record, or BEGIN or END; the time from which reading
 #: begins, 0: with the oldest record; the time until which everything is read, 0: not known. Times are milliseconds since 1970.
 Place = tuple[str, int, int]
+#: In a position, beside the shards: END if the task has seen which shards there are, so that another one has appeared since;
+#: otherwise BEGIN, and the time at which those that are there then begin.
+SEEN: Final = ""
 
 
 class LostRecords(SquallError):
@@ -53,8 +56,21 @@ def task_of_shard(shard: Shard, parallelism: int) -> int:
 
 
 def united_places(positions: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Return the positions of all tasks together. A shard is read by one task, so no two of them name the same."""
-    return {shard: list(place) for position in positions for shard, place in position.items()}
+    """Return the positions of all tasks together.
+
+    A shard is read by one task. A task that has not seen the shards yet may have an older place of another one's.
+    """
+    united: dict[str, list[Any]] = {}
+    for position in positions:
+        for shard, place in position.items():
+            behind, ahead = sorted([united.get(shard, place), place], key=_order)
+            united[shard] = list(behind if shard == SEEN else ahead)  # all must have seen the shards
+    return united
+
+
+def _order(place: Sequence[Any]) -> tuple[bool, int]:
+    sequence = place[0]
+    return sequence == END, 0 if sequence in (BEGIN, END) else int(sequence)
 
 
 class TaskShards:
@@ -65,17 +81,24 @@ class TaskShards:
 
     def __init__(self, index: int, parallelism: int, start: int) -> None:
         self._index, self._parallelism = index, parallelism
-        self._start = start
+        self._given_start = self._start = start
         #: The position to begin at, of all tasks; None: there is none.
         self._known: dict[str, Place] | None = None
         #: Where each shard of this task goes on.
         self.places: dict[str, Place] = {}
         self._shards: dict[str, Shard] = {}
-        self._looked = False
+        #: Whether the shards were seen: since the last rewind; before the position to begin at.
+        self._looked = self._seen = False
 
     def rewind(self, position: Mapping[str, Any] | None) -> None:
         """Begin at a position; None: at the start."""
         self._known = None if position is None else {shard: _place(at) for shard, at in position.items()}
+        self._seen = bool(self._known)
+        self._start = self._given_start
+        if self._known is not None and (seen := self._known.pop(SEEN, None)) is not None:
+            self._seen = seen[0] == END
+            if not self._seen:
+                self._start = seen[1]
         self.places.clear()
         self._shards.clear()
         self._looked = False
@@ -114,10 +137,16 @@ class TaskShards:
         return doubts
 
     def _first_place(self, name: str) -> Place:
-        if self._known is not None and name in self._known:
-            return self._known[name]
+        known = self._known or {}
+        if name in known:
+            return known[name]
         # A shard that has appeared since the start is read from its first record.
-        return (BEGIN, 0 if self._looked or self._known is not None else self._start, 0)
+        return (BEGIN, 0 if self._looked or self._seen or self._descends(name, known) else self._start, 0)
+
+    def _descends(self, name: str, known: Mapping[str, Place]) -> bool:
+        """Return whether a shard comes of one that a position names."""
+        parents = self._shards[name].parents if name in self._shards else ()
+        return any(parent in known or self._descends(parent, known) for parent in parents)
 
     def readable(self) -> list[str]:
         """Return the shards that can be read now: not finished, and no parent in this task is unfinished."""
@@ -131,15 +160,15 @@ class TaskShards:
             )
         ]
 
-    def read(self, name: str, sequence: str) -> None:
-        """Note that a record was emitted."""
+    def read(self, name: str, sequence: str, arrived: int) -> None:
+        """Note that a record was emitted. arrived: when the stream got it, in milliseconds since 1970."""
         _, start, until = self.places[name]
-        self.places[name] = (sequence, start, until)
+        self.places[name] = (sequence, start, max(until, arrived))
 
     def read_until(self, name: str, until: int) -> None:
         """Note that everything that came before this time is emitted."""
-        sequence, start, _ = self.places[name]
-        self.places[name] = (sequence, start, until)
+        sequence, start, before = self.places[name]
+        self.places[name] = (sequence, start, max(until, before))
 
     def finished(self, name: str) -> None:
         """Note that a closed shard is read to its end."""
@@ -148,7 +177,9 @@ class TaskShards:
 
     def position(self) -> dict[str, list[Any]]:
         """Return where each shard goes on."""
-        return {name: list(place) for name, place in self.places.items()}
+        places = self.places if self._looked else self._known or {}
+        seen = (END if self._looked or self._seen else BEGIN, self._start, 0)
+        return {name: list(place) for name, place in {**places, SEEN: seen}.items()}
 
 
 def _place(at: Sequence[Any]) -> Place:

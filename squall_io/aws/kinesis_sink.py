@@ -29,7 +29,7 @@ class KinesisSink(PublishingSink):
     the files or the role of the worker, as boto3 finds them.
 
     stream: the name of the stream.
-    key: the field that is the partition key, text or a number: records with the same key are in one shard.
+    key: the field that is the partition key, text or a whole number: records with the same key are in one shard.
     region: the region, "eu-central-1"; None: that of the environment.
     endpoint_url: another service than Amazon's, "http://localhost:4566".
     fields: the field that is the data, or a list of fields, which are written as one object; None: an object of all fields.

@@ -201,7 +201,7 @@ class KinesisTask:
             self._codec_waits.succeeded()
             left.popleft()
             sequence = record["SequenceNumber"]
-            self._shards.read(name, sequence)
+            self._shards.read(name, sequence, int(record["ApproximateArrivalTimestamp"].timestamp() * 1000))
             if fault is None:
                 emit(values, message_id=(name, sequence))
             else:

@@ -86,14 +86,19 @@ class SqsClient(QueueClient):
         for call in range(_MOST_CALLS):
             count = min(MOST_ENTRIES, most - len(found))
             now = self._now()
-            answer = self._call(
-                "receive_message",
-                MaxNumberOfMessages=count,
-                WaitTimeSeconds=POLL_SECONDS if call == 0 else 0,
-                VisibilityTimeout=spout.visibility_timeout,
-                MessageSystemAttributeNames=wanted,
-                MessageAttributeNames=["All"] if "attributes" in spout.fields else [],
-            )
+            try:
+                answer = self._call(
+                    "receive_message",
+                    MaxNumberOfMessages=count,
+                    WaitTimeSeconds=POLL_SECONDS if call == 0 else 0,
+                    VisibilityTimeout=spout.visibility_timeout,
+                    MessageSystemAttributeNames=wanted,
+                    MessageAttributeNames=["All"] if "attributes" in spout.fields else [],
+                )
+            except (AwsAway, AwsRefused):
+                if found:  # these are in flight: without them they would wait for their timeout
+                    break
+                raise
             messages = answer.get("Messages", [])
             for message in messages:
                 self._visible_at[message["ReceiptHandle"]] = now + spout.visibility_timeout

@@ -8,9 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
-from urllib.parse import urlsplit
 
-from squall_io.aws.calls import AwsRefused, AwsService
+from squall_io.aws.calls import AwsRefused, AwsService, endpoint_problem
 from topology_api.wording import typed
 
 #: The most entries of a call.
@@ -27,12 +26,14 @@ def queue_problem(queue: object) -> str | None:
         _NAME.fullmatch(queue) or (_is_url(queue) and _NAME.fullmatch(name_of(queue)))
     ):
         return None
-    return f'queue is {typed(queue)}: give the name of a queue, "orders", or its URL, "https://.../123456789012/orders"'
+    form = 'give the name of a queue, "orders", or its URL, "https://.../123456789012/orders"'
+    if any(part in str(queue) for part in "@?#"):  # what is around it may be a secret
+        return f"queue has a user, a query or a fragment: {form}"
+    return f"queue is {typed(queue)}: {form}"
 
 
 def _is_url(queue: str) -> bool:
-    parts = urlsplit(queue)
-    return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.username is None
+    return endpoint_problem(queue) is None and not any(part in queue for part in "?#")
 
 
 def name_of(queue: str) -> str:

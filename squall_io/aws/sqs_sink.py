@@ -7,6 +7,7 @@ Must not know: clients, calls.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 #: The most attributes of a message.
 _MOST_ATTRIBUTES: Final = 10
+_ATTRIBUTE: Final = re.compile(r"(?=.{1,256}$)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 class SqsSink(PublishingSink):
@@ -40,7 +42,8 @@ class SqsSink(PublishingSink):
     encode: how the body becomes bytes, which are text in UTF-8: "json", "str", "bytes", a function, or a codec with a schema
         registry.
     attributes: the field of each attribute of the message, {"source": "host"}; fields have text, numbers, bytes or None.
-    group: the field that is the group of a FIFO queue, which needs one: messages of a group stay in order.
+    group: the field that is the group of a FIFO queue, which needs one: messages of a group stay in order, but for those that
+        the service could not take at once.
     deduplication: the field that is the deduplication id of a FIFO queue; None: the queue has content-based deduplication.
     """
 
@@ -94,7 +97,14 @@ def _attribute_problems(attributes: object) -> Iterator[str]:
         isinstance(each, str) for pair in attributes.items() for each in pair
     ):
         yield f"attributes is {typed(attributes)}: give a dict from the name of an attribute to a field"
-    elif len(attributes) > _MOST_ATTRIBUTES:
+        return
+    for name in attributes:
+        if not _ATTRIBUTE.fullmatch(name) or name.lower().startswith(("aws.", "amazon.")):
+            yield (
+                f"attributes has {typed(name)}: the name of an attribute has 1 to 256 letters, digits, '_', '-' and single '.'"
+                " between them, and does not begin with 'AWS.' or 'Amazon.'"
+            )
+    if len(attributes) > _MOST_ATTRIBUTES:
         yield f"attributes has {len(attributes)} names: SQS takes {_MOST_ATTRIBUTES}"
 
 
@@ -102,7 +112,7 @@ def _fifo_problems(queue: object, group: object, deduplication: object) -> Itera
     for name, field in (("group", group), ("deduplication", deduplication)):
         if field is not None and not isinstance(field, str):
             yield f"{name} is {typed(field)}: give the name of a field, or None"
-    if not isinstance(queue, str):
+    if not isinstance(queue, str) or queue_problem(queue) is not None:
         return
     if is_fifo(name_of(queue)) and group is None:
         yield f"{name_of(queue)} is a FIFO queue: give group=, the field that is the group of a message"

@@ -24,6 +24,12 @@ OPTIONS: Final = (
 _FORM: Final = "give redis://HOST:PORT/DATABASE, rediss:// for TLS, unix:///PATH, or redis+sentinel://HOST:PORT,HOST:PORT/MASTER/DATABASE"
 _HOST: Final = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?")
 _SENTINEL_PORT: Final = 26379
+_HIGHEST_PORT: Final = 65_535
+#: What options of TLS may be.
+_CHOICES: Final = {
+    "ssl_check_hostname": ("true", "false"),
+    "ssl_cert_reqs": ("required", "optional", "none"),
+}
 
 
 class Sentinels(NamedTuple):
@@ -40,30 +46,53 @@ def url_problems(url: object, password: object) -> Iterator[str]:
     if (problem := url_problem("url", url, "password")) is not None:
         yield problem
         return
-    text = str(url)
-    parts = urlsplit(text)
+    text = _harmless(str(url))
+    parts = urlsplit(str(url))
     scheme, plus, kind = parts.scheme.partition("+")
     if scheme not in SCHEMES or (plus and (plus + kind != SENTINEL or scheme == "unix")):
-        yield f"url is {shown(text)}: {_FORM}"
+        yield f"url is {text}: {_FORM}"
         return
     hosts = parts.netloc.rpartition("@")[2].split(",")
     if scheme == "unix":
         if not parts.path.startswith("/"):
-            yield f"url is {shown(text)}, without a path: {_FORM}"
-    elif not all(map(_HOST.fullmatch, hosts)) or (len(hosts) > 1 and not plus):
-        yield f"url is {shown(text)}, whose host or port is none: {_FORM}"
+            yield f"url is {text}, without a path: {_FORM}"
+    elif not all(map(_is_host, hosts)) or (len(hosts) > 1 and not plus):
+        yield f"url is {text}, whose host or port is none: {_FORM}"
     database = parts.path.strip("/")
     if plus:
         master, _, database = database.partition("/")
         if not master:
-            yield f"url is {shown(text)}, without the name of a master: {_FORM}"
+            yield f"url is {text}, without the name of a master: {_FORM}"
     if scheme != "unix" and database and not database.isdecimal():
-        yield f"url is {shown(text)}: its database {shown(database)} is no number; {_FORM}"
+        yield f"url is {text}, whose database is no number: {_FORM}"
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in OPTIONS:
-            yield f"url has the option {shown(name)}: it takes {listed(OPTIONS)}; name a password with password=env:NAME"
-        elif name == "db" and not value.isdecimal():
-            yield f"url has db={value}: give the number of a database"
+        if (problem := _option_problem(name, value, scheme == "rediss")) is not None:
+            yield problem
+
+
+def _option_problem(name: str, value: str, has_tls: bool) -> str | None:
+    if name not in OPTIONS:
+        return f"url has the option {shown(name)}: it takes {listed(OPTIONS)}; name a password with password=env:NAME"
+    if name == "db" and not value.isdecimal():
+        return f"url has db={value}: give the number of a database"
+    if not name.startswith("ssl_"):
+        return None
+    if not has_tls:
+        return f"url has the option {name!r}, which is for TLS: begin it with rediss"
+    if (given := _CHOICES.get(name)) is not None and value not in given:
+        return f"url has {name}={value}: give {' or '.join(given)}"
+    return None
+
+
+def _is_host(text: str) -> bool:
+    found = _HOST.fullmatch(text)
+    return found is not None and (found[2] is None or 0 < int(found[2]) <= _HIGHEST_PORT)
+
+
+def _harmless(url: str) -> str:
+    """Return an address as a problem shows it: what may be a password is left out."""
+    address = shown_address(url)
+    return "not shown, since it has an @ where no user ends" if "@" in address else shown(address)
 
 
 def sentinels_of(url: str) -> Sentinels | None:

@@ -79,6 +79,8 @@ def meaning_of(error: Exception, where: str) -> SquallError:
     """Return a RedisAway or a RedisRefused for an error of redis-py. where: the server."""
     name, text = type(error).__name__, " ".join(str(error).split())
     word = _CLASSES.get(name, text.partition(" ")[0])
+    if name == "ExecAbortError":  # the server changed between the commands and EXEC
+        word = text.partition("because of: ")[2].partition(" ")[0]
     if word == "max" and "number of clients" in text:
         word = "MAXCLIENTS"
     if (why := _AWAY.get(word)) is not None:

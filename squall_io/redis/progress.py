@@ -70,15 +70,19 @@ class StreamProgress:
     """How far one stream is read.
 
     id: of the last entry that was emitted. count: how many entries the stream had up to it; None: not known.
+    was_read: whether the entry with this id was read; otherwise the stream may not reach it yet.
     """
 
-    def __init__(self, name: str, id: int, count: int | None, generation: int = 0) -> None:
+    def __init__(
+        self, name: str, id: int, count: int | None, generation: int = 0, was_read: bool = False
+    ) -> None:
         self.name = name
         self.count = count
         #: Names the stream in message ids. generation: how often it was deleted and made again.
         self.place = (name, generation)
         #: The position of an item is the id of the entry before it.
         self.items = ItemsInFlight(id)
+        self.was_read = was_read
         self.state = MISSING
         self.paused = False
         self.left_out = 0
@@ -92,6 +96,7 @@ class StreamProgress:
     def emitted(self, id: int, tracked: bool) -> int:
         """Note that an entry was emitted; return what settles it."""
         before = self.items.next
+        self.was_read = True
         if tracked:
             self.items.taken(before, id)
         else:
@@ -130,10 +135,13 @@ class StreamProgress:
             self.count = self.state.added
 
     def again(self) -> StreamProgress:
-        """Return the progress of a stream that was deleted or has lost its last entries: at what it has now."""
+        """Return the progress of a stream that was deleted or has lost its last entries: at what it has now.
+
+        What is still in flight is emitted again, since the acks of the earlier generation are for nothing.
+        """
         state, name, generation = self.state, self.name, self.place[1] + 1
-        id = min(self.id, state.last)
-        count = state.added if id == state.last else state.added - state.length
+        id = min(self.items.position, state.last)
+        count = counted_up_to(id, state) if state.length else state.added
         progress = StreamProgress(name, id, count, generation)
         progress.state = state
         return progress
@@ -143,21 +151,22 @@ class StreamProgress:
         has_passed = state.last > id and (
             not state.length or state.first > id
         )  # no entry up to the position is left
+        was_there = count is not None or self.was_read
         there = f"its first entry is now {id_text(state.first)}" if state.length else "it is empty now"
-        if count is None:
-            if id and has_passed:
-                why = f"{name} may have lost entries behind {id_text(id)} before they were read: {there}"
-                return Loss(0, True, False, why)
-        elif state is MISSING:
-            if id or count:
+        if state is MISSING:
+            if was_there and (id or count):
                 return Loss(0, True, True, f"{name} does not exist any more, and {id_text(id)} was read")
             return None
-        elif state.last < id or state.added < count:
+        if was_there and (state.last < id or state.added < (count or 0)):
             why = (
                 f"{name} ends at {id_text(state.last)} after {state.added} entries, and {id_text(id)} was read: it was deleted"
                 " and made again, or Redis has lost its last entries"
             )
             return Loss(0, True, True, why)
+        if count is None:
+            if id and has_passed:
+                why = f"{name} may have lost entries behind {id_text(id)} before they were read: {there}"
+                return Loss(0, True, False, why)
         elif has_passed:
             lost = state.added - count - state.length
             why = f"{name} has lost {lost} entries behind {id_text(id)} before they were read: {there}"

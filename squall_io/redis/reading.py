@@ -90,7 +90,17 @@ class RedisStreamReader:
     def save(self, places: Mapping[str, Place]) -> Iterator[RedisRefused]:
         """Store places that have changed; yield what the server refuses."""
         changed = {name: place for name, place in places.items() if self._stored.get(name) != place}
-        if not changed or self.group is None:
+        if self.group is None:
+            return
+        for name in (
+            changed.keys() - self._stored.keys()
+        ):  # another application may have made the group meanwhile
+            try:
+                self.stored_place(name)
+            except RedisRefused as error:
+                del changed[name]
+                yield error
+        if not changed:
             return
         answers = self._connection.call(*(self._setting("SETID", *each) for each in changed.items()))
         for (name, place), answer in zip(changed.items(), answers):

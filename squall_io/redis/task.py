@@ -49,6 +49,8 @@ UNREADABLE: Final = "unreadable"
 
 #: Emits values with a message id.
 Emit = Callable[..., object]
+#: A stream, and how often it was made again: as message ids name it.
+Place = tuple[str, int]
 #: An entry that was read: its stream, its id, its fields.
 Read = tuple[StreamProgress, bytes, list[bytes]]
 
@@ -83,8 +85,11 @@ class RedisStreamTask:
         self._most = FIRST_ENTRIES
         self._look_at = self._save_at = self._retry_at = self._begin_at = 0.0
         self._why = self._shown = self._waiting_text = ""
-        #: What `position` said last; only with epochs.
-        self._asked: dict[str, tuple[int, int | None]] = {}
+        #: What `position` said, from the last one on that acks have shown to be committed; only with epochs.
+        self._asked: deque[dict[Place, tuple[int, int | None]]] = deque()
+        self._emitted_since = True
+        #: The last commit, as far as it is known; only with epochs.
+        self._committed: dict[str, tuple[int, int | None]] = {}
         self._left_out = context.counter("entries left out")
         self._lost = context.counter("entries lost")
         context.gauge("lag", self.lag)
@@ -93,6 +98,7 @@ class RedisStreamTask:
     def rewind(self, position: Positions | None) -> None:
         """Go on at a position of a commit. Raises LostEntries if a stream does not reach back so far."""
         self._known = {} if position is None else checked_positions(position)
+        self._asked.clear()
         try:
             self._begin()
         except RedisAway as error:
@@ -103,8 +109,12 @@ class RedisStreamTask:
     def position(self) -> dict[str, list[Any]]:
         """Return where each stream goes on."""
         kept = {name: self._known[name] for name in self._own if name in self._known}
-        self._asked = {name: (each.id, each.count) for name, each in self._streams.items()}
-        return {name: [id_text(id), count] for name, (id, count) in {**kept, **self._asked}.items()}
+        if not self._emitted_since and self._asked:
+            self._asked.pop()  # there will be no ack between the two
+        self._asked.append({each.place: (each.id, each.count) for each in self._streams.values()})
+        self._emitted_since = False
+        now = {name: (each.id, each.count) for name, each in self._streams.items()}
+        return {name: [id_text(id), count] for name, (id, count) in {**kept, **now}.items()}
 
     def next(self, emit: Emit) -> float | None:
         """Emit the next entries; return the seconds until the next call (None: soon)."""
@@ -123,8 +133,9 @@ class RedisStreamTask:
             raise
 
     def settle_many(self, message_ids: list[Any]) -> None:
-        """Note that the trees of entries are done, or failed for good."""
+        """Note that the trees of entries are done, or failed for good; with epochs, that entries are committed."""
         if not self._tracked:
+            self._note_commit(message_ids)
             return
         for place, before in message_ids:
             progress = self._streams.get(place[0])
@@ -144,7 +155,9 @@ class RedisStreamTask:
         if self._reader.group is None:
             return
         places = (
-            {name: each.settled() for name, each in self._streams.items()} if self._tracked else self._asked
+            {name: each.settled() for name, each in self._streams.items()}
+            if self._tracked
+            else self._committed
         )
         try:
             for error in self._reader.save(places):
@@ -193,6 +206,19 @@ class RedisStreamTask:
         self._retry_at = self._context.now() + seconds
         return seconds
 
+    def _note_commit(self, message_ids: list[Any]) -> None:
+        """Note which position is committed: the first one that was asked for behind these entries."""
+        last: dict[Place, int] = {}
+        for place, before in message_ids:
+            key = (place[0], place[1])
+            last[key] = max(before, last.get(key, NO_ID))
+        for number, asked in enumerate(self._asked):
+            if all(place not in asked or asked[place][0] > before for place, before in last.items()):
+                self._committed.update({name: at for (name, _), at in asked.items()})
+                for _ in range(number):  # this one stays: its other entries may be acked by further calls
+                    self._asked.popleft()
+                return
+
     # Reading.
 
     def _begin(self) -> None:
@@ -213,11 +239,15 @@ class RedisStreamTask:
     def _begin_stream(self, name: str) -> None:
         state = self._reader.state(name)
         known = self._known.get(name)
-        stored = self._reader.stored_place(name) if known is None and self._tracked else None
+        stored = self._reader.stored_place(name)  # also with epochs: a group with consumers is refused
+        if known is not None or not self._tracked:
+            stored = None
         if stored is not None and stored[1] is None and stored[0] in (NO_ID, state.last):
             stored = (stored[0], counted_up_to(stored[0], state))  # a group that was made by hand
         id, count = known or stored or beginning(self._start, state)
-        progress = StreamProgress(name, id, count)
+        # A position of `start` may be behind all entries: nothing was read then.
+        was_read = (known or stored) is not None and id not in (NO_ID, self._start)
+        progress = StreamProgress(name, id, count, was_read=was_read)
         if (loss := progress.seen(state)) is not None:
             if known is not None and loss.strict:
                 raise LostEntries(
@@ -226,6 +256,8 @@ class RedisStreamTask:
                 )
             progress = self._lose(progress, loss)
         self._streams[name] = progress
+        if known is not None:
+            self._committed[name] = known
         self._context.log.info("reads stream %s behind %s", name, id_text(progress.id))
 
     def _lose(self, progress: StreamProgress, loss: Loss) -> StreamProgress:
@@ -287,6 +319,7 @@ class RedisStreamTask:
                 progress.items.settle(settles)  # it would be refused for ever
             raise
         finally:
+            self._emitted_since = self._emitted_since or bool(touched)
             for progress in touched.values():
                 self._pause_if_full(progress)
         if emitted:

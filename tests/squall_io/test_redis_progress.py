@@ -127,3 +127,30 @@ def test_each_stream_has_one_task() -> None:
 def test_a_stream_that_never_was_there_is_no_loss() -> None:
     progress = StreamProgress("orders", *beginning(EARLIEST, MISSING))
     assert progress.seen(MISSING) is None and progress.behind() == 0
+
+
+def test_a_stream_that_lost_its_last_entries_goes_on_behind_what_is_settled() -> None:
+    progress = StreamProgress("orders", 0, 0)
+    assert progress.seen(StreamState(10, 1, 10, 0, 10)) is None
+    settles = [progress.emitted(id, tracked=True) for id in range(1, 11)]
+    for each in settles[:4]:
+        progress.items.settle(each)
+    loss = progress.seen(StreamState(7, 1, 7, 0, 7))
+    assert loss is not None and loss.is_new
+    again = progress.again()
+    assert again.settled() == (4, None) and again.place == ("orders", 1)
+    for id in range(5, 8):
+        again.emitted(id, tracked=True)
+    assert again.id == 7 and again.count == 7
+
+
+@pytest.mark.parametrize("state", [MISSING, StreamState(1, 3, 3, 0, 1)])
+def test_a_stream_that_is_gone_is_missed_also_if_its_entries_were_not_counted(state: StreamState) -> None:
+    whole = StreamState(9, 1, 9, 0, 9)
+    progress = StreamProgress("orders", *beginning(5, whole))
+    assert progress.count is None and progress.seen(state) is None  # `start` may be in the future
+    progress.emitted(6, tracked=False)
+    for each in (progress, StreamProgress("orders", 6, None, was_read=True)):
+        assert each.seen(whole) is None
+        loss = each.seen(state)
+        assert loss is not None and loss.strict and loss.is_new

@@ -29,6 +29,11 @@ def task_of(redis: RedisServer, streams: Any, *place: int, **more: Any) -> Spout
     return SpoutTask(RedisStreamSpout(streams, **{"url": redis.url, **more}), *place, **known)
 
 
+def group_of(redis: RedisServer, stream: str, name: str = "shop") -> dict[str, Any]:
+    found: list[dict[str, Any]] = redis.client.xinfo_groups(stream)
+    return {each["name"]: each for each in found}.get(name, {})
+
+
 def test_an_entry_is_a_dict_of_text(redis_server: RedisServer) -> None:
     stream = redis_server.name()
     redis_server.client.xadd(stream, {"word": "a", "count": 5}, id="1-1")
@@ -245,6 +250,22 @@ def test_a_stream_that_is_gone_is_an_error(redis_server: RedisServer) -> None:
         task_of(redis_server, stream, state=True, position=position)
 
 
+def test_a_stream_that_is_gone_after_a_start_in_its_middle_is_an_error(
+    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("squall_io.redis.task.FIRST_ENTRIES", 1)
+    stream = redis_server.name()
+    for number in range(4):
+        redis_server.client.xadd(stream, {"value": number}, id=f"{1000 + number}-0")
+    with task_of(redis_server, stream, start="1000", field="value", state=True) as task:
+        task.until(lambda: task.emitted)
+        position = task.spout.position()
+        assert position == {stream: ["1001-0", None]}
+    redis_server.client.delete(stream)
+    with pytest.raises(LostEntries, match="does not exist any more"):
+        task_of(redis_server, stream, start="1000", field="value", state=True, position=position)
+
+
 @pytest.mark.parametrize("noticed", [True, False])
 def test_a_stream_that_is_made_again_while_it_is_read_is_read_from_its_beginning(
     redis_server: RedisServer, noticed: bool
@@ -266,79 +287,6 @@ def test_a_stream_that_is_made_again_while_it_is_read_is_read_from_its_beginning
 def test_a_position_of_another_spout_is_refused(redis_server: RedisServer) -> None:
     with pytest.raises(Exception, match="is none of a RedisStreamSpout"):
         task_of(redis_server, "orders", state=True, position={"orders": {"0": 5}})
-
-
-# What a group stores.
-
-
-def group_of(redis: RedisServer, stream: str, name: str = "shop") -> dict[str, Any]:
-    found: list[dict[str, Any]] = redis.client.xinfo_groups(stream)
-    return {each["name"]: each for each in found}.get(name, {})
-
-
-def test_a_group_stores_up_to_where_all_is_settled(redis_server: RedisServer) -> None:
-    stream = redis_server.name()
-    ids = redis_server.add(stream, 0, 1, 2, 3)
-    with task_of(redis_server, stream, group="shop", field="value", decode="json") as task:
-        task.read(4)
-        task.until(lambda: group_of(redis_server, stream)["last-delivered-id"] == "0-0")
-        task.ack(0, 2)
-        task.until(lambda: group_of(redis_server, stream)["last-delivered-id"] == ids[0])
-        assert group_of(redis_server, stream)["lag"] == 3 == task.metrics.gauges["lag"]()
-        task.fail(1, "error")
-        task.fail(3, "stopped")
-    assert group_of(redis_server, stream)["last-delivered-id"] == ids[2]
-    assert group_of(redis_server, stream)["lag"] == 1
-    with task_of(redis_server, stream, group="shop", field="value", decode="json", start="latest") as task:
-        assert task.read(1) == [3]
-    with task_of(redis_server, stream, group="other", field="value", decode="json") as task:
-        assert task.read(4) == [0, 1, 2, 3]
-
-
-def test_a_group_that_waits_for_its_stream_goes_on_where_it_was(redis_server: RedisServer) -> None:
-    stream = redis_server.name()
-    with task_of(redis_server, stream, group="shop", start="latest", field="value") as task:
-        task.nothing_more()
-        redis_server.add(stream, "a")
-        assert task.read(1) == ["a"]
-    assert group_of(redis_server, stream)["entries-read"] == 0
-    with task_of(redis_server, stream, group="shop", start="latest", field="value") as task:
-        assert task.read(1) == ["a"]
-
-
-def test_entries_that_were_trimmed_behind_a_group_are_reported(redis_server: RedisServer) -> None:
-    stream = redis_server.name()
-    redis_server.add(stream, 0, 1, 2)
-    with task_of(redis_server, stream, group="shop", field="value") as task:
-        task.read(3)
-        task.ack()
-    redis_server.add(stream, 3, 4, 5)
-    redis_server.client.xtrim(stream, maxlen=1, approximate=False)
-    with task_of(redis_server, stream, group="shop", field="value", decode="json") as task:
-        assert task.read(1) == [5]
-        assert "has lost 2 entries behind" in task.errors[0]
-
-
-def test_a_group_with_consumers_is_refused(redis_server: RedisServer) -> None:
-    stream = redis_server.name()
-    redis_server.add(stream, "a")
-    redis_server.client.xgroup_create(stream, "shop", "0")
-    redis_server.client.xreadgroup("shop", "someone", {stream: ">"})
-    with task_of(redis_server, stream, group="shop") as task:
-        task.until(lambda: task.errors)
-        assert (
-            "has consumers, which move the place that it stores: give the spout a group of its own"
-            in task.errors[0]
-        )
-
-
-def test_with_epochs_a_group_shows_what_is_committed(redis_server: RedisServer) -> None:
-    stream = redis_server.name()
-    ids = redis_server.add(stream, 0, 1)
-    with task_of(redis_server, stream, group="shop", state=True) as task:
-        task.until(lambda: len(task.emitted) == 2)
-        task.spout.position()
-        task.until(lambda: group_of(redis_server, stream).get("last-delivered-id") == ids[1])
 
 
 def test_a_stream_is_paused_at_max_gap(redis_server: RedisServer) -> None:

@@ -160,3 +160,10 @@ def test_wrong_arguments_are_refused_with_what_to_give() -> None:
         assert part in text
     with pytest.raises(InvalidConfig, match=r"orders\.fifo is a FIFO queue: give group="):
         SqsSink("orders.fifo")
+    with pytest.raises(InvalidConfig, match="queue has a user") as found:
+        SqsSink("https://u:se/secret@h", group="g")
+    assert "secret" not in str(found.value)
+    for name in ("a b!", "", ".a", "a.", "a..b", "AWS.a", "amazon.a", "x" * 257, "a\n"):
+        with pytest.raises(InvalidConfig, match="the name of an attribute has 1 to 256"):
+            SqsSink("orders", attributes={name: "field"})
+    SqsSink("orders", attributes={"a-1.b_2": "field", "x" * 256: "field"})

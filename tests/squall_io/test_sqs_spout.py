@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from squall_io.aws import SqsSpout
+from squall_io.aws.calls import AwsAway, AwsRefused, AwsService
 from tests.aws_servers import REGION, AwsServer
 from tests.squall_io.queue_tasks import SpoutTask
 from tests.zookeeper_servers import eventually
@@ -190,6 +191,26 @@ def test_what_passes_is_waited_for(aws: AwsServer, fault: str) -> None:
         one.ack()
 
 
+@pytest.mark.parametrize("fault", [AwsAway("away"), AwsRefused("denied")])
+def test_what_was_received_before_a_failure_is_emitted(
+    aws: AwsServer, monkeypatch: pytest.MonkeyPatch, fault: Exception
+) -> None:
+    original, calls = AwsService.call, list[str]()
+
+    def call(service: AwsService, operation: str, /, **arguments: Any) -> Any:
+        if operation == "receive_message":
+            calls.append(operation)
+            if len(calls) == 2:
+                raise fault
+        return original(service, operation, **arguments)
+
+    monkeypatch.setattr(AwsService, "call", call)
+    queue = aws.queue()
+    aws.send(queue, map(str, range(20)))
+    with task(aws, queue, visibility_timeout=600) as one:
+        assert len(set(one.read(20))) == 20
+
+
 def test_messages_that_could_not_be_deleted_are_deleted_later(aws: AwsServer) -> None:
     queue = aws.queue()
     aws.send(queue, ["1"])
@@ -215,3 +236,18 @@ def test_wrong_arguments_are_refused_with_what_to_give() -> None:
         assert part in text
     with pytest.raises(InvalidConfig, match="endpoint_url has a user"):
         SqsSpout("orders", endpoint_url="https://key:secret@h")
+    for queue in (
+        "https://u:secret@sqs.eu/1/orders",
+        "https://u:se/secret@h",
+        "https://sqs.eu/1/or?key=secret",
+    ):
+        with pytest.raises(InvalidConfig, match="queue has a user") as found:
+            SqsSpout(queue)
+        assert "secret" not in str(found.value)
+    for url in ("http://[x", "http://h:99999999", "http://h:0", "http://"):
+        with pytest.raises(InvalidConfig, match="endpoint_url is"):
+            SqsSpout("orders", endpoint_url=url)
+        with pytest.raises(InvalidConfig, match="queue is"):
+            SqsSpout(f"{url}/1/orders")
+    with pytest.raises(InvalidConfig, match="endpoint_url has a user"):
+        SqsSpout("orders", endpoint_url="ftp://key:se/cret@h")
