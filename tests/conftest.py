@@ -44,7 +44,7 @@ from tests.zookeeper_servers import tls_zookeeper, zookeeper, zookeeper_root, zo
 ONE_AT_A_TIME = {
     "tests/faults": "faults",
     "tests/cluster_faults": "cluster faults",
-    "tests/hdfs": "Spark",
+    "tests/hdfs": "HDFS",
     "tests/spark": "Spark",
 }
 

@@ -11,7 +11,7 @@ import pytest
 from local_cluster import LocalCluster
 from squall_io.kit.queue_client import QueueClient
 from squall_io.kit.queue_spout import QueueSpout
-from tests.squall_io.test_kit_queues import MemoryQueueClient, QueueServer
+from tests.squall_io.queues_in_memory import MemoryQueueClient, QueueServer
 from tests.zookeeper_servers import eventually
 from topology_api import Bolt, Context, FailTuple, TopologyBuilder, Tuple
 
