@@ -8,7 +8,6 @@ Must not know: clients, how shards are read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +17,7 @@ from squall_io.aws.kinesis_stream import stream_problem
 from squall_io.kit.codecs import Decode, MessageCodec
 from squall_io.kit.message_fields import field_problems
 from squall_io.kit.replays import replay_problems
+from squall_io.kit.starts import time_of, zone_problem
 from topology_api import Fields, InvalidConfig, Replay, RewindableSpout
 from topology_api.wording import typed
 
@@ -64,7 +64,7 @@ class KinesisSpout(RewindableSpout):
         replay: Replay | None = RewindableSpout.replay,
     ) -> None:
         names = (fields,) if isinstance(fields, str) else tuple(fields)
-        start = _time_of(start)
+        start = start if not isinstance(start, str) else time_of(start) or start
         problems = [
             *filter(None, [stream_problem(stream)]),
             *service_problems(region, endpoint_url),
@@ -115,17 +115,8 @@ class KinesisSpout(RewindableSpout):
             self._task.close()
 
 
-def _time_of(start: str | datetime) -> str | datetime:
-    """Return the time that ISO text is, as an address of a pipe gives it; other values as they are."""
-    if isinstance(start, str) and start not in (TRIM_HORIZON, LATEST):
-        with suppress(ValueError):
-            return datetime.fromisoformat(start.replace("Z", "+00:00"))  # Python 3.10 knows no Z
-    return start
-
-
 def _start_problems(start: object) -> Iterator[str]:
     if isinstance(start, datetime):
-        if start.tzinfo is None:
-            yield f"start is {start}, without a time zone: give one, datetime(..., tzinfo=timezone.utc)"
+        yield from filter(None, [zone_problem(start)])
     elif start not in (TRIM_HORIZON, LATEST):
         yield f"start is {typed(start)}: give {TRIM_HORIZON!r}, {LATEST!r}, a datetime or ISO text"

@@ -19,9 +19,9 @@ from squall_io.kit.codecs import (
     format_problem,
     swift_decoder,
 )
-from squall_io.lines.json_lines import JsonReader, json_problems
+from squall_io.kit.columns import column_problems
+from squall_io.lines.json_lines import JsonReader
 from squall_io.spark.rows.schema import parse_schema
-from topology_api.names import field_problem
 from topology_api.wording import listed, shown, typed
 
 #: What a tuple can have of a message.
@@ -73,23 +73,8 @@ def row_problems(
         return
     if decode != "json":
         yield f"schema is given, and decode is {typed(decode)}: a schema is for decode='json'; leave one of the two out"
-    elif "value" not in fields:
-        yield f"schema is given, and fields are {shown(fields)}: the columns of the schema stand in place of 'value'; add it"
-    elif problems := list(json_problems(schema, ("line",), "utf-8", "strict")):
-        yield from problems
     else:
-        names = names_of(tuple(map(str, fields)), str(schema))
-        yield from (f"a field {why}" for name in names if (why := field_problem(name)) is not None)
-        if len(set(names)) < len(names):
-            yield f"the fields of a tuple are {shown(names)}: a column of the schema is named like another field; rename it"
-
-
-def names_of(fields: tuple[str, ...], schema: str | None) -> tuple[str, ...]:
-    """Return the names of a tuple's fields."""
-    if schema is None:
-        return fields
-    columns = parse_schema(schema).names
-    return tuple(name for field in fields for name in (columns if field == "value" else (field,)))
+        yield from column_problems(fields, schema)
 
 
 def row_makers(

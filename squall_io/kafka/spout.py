@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from squall_io.kafka.assignment import EARLIEST, LATEST, Offsets, is_pattern, merged
 from squall_io.kafka.client import TOPIC, servers_problem, settings_problems
 from squall_io.kafka.consuming import DECIDED_BY_SPOUT
-from squall_io.kafka.rows import UNREADABLE_FIELDS, names_of, row_problems
+from squall_io.kafka.rows import UNREADABLE_FIELDS, row_problems
 from squall_io.kafka.task import LOOK_SECONDS, UNREADABLE, KafkaTask
 from squall_io.kit.codecs import Decode, MessageCodec
+from squall_io.kit.columns import names_of
 from squall_io.kit.replays import replay_problems
 from squall_io.kit.settling_spout import SettlingSpout
+from squall_io.kit.starts import time_of, zone_problem
 from topology_api import Fields, InvalidConfig, Replay
 from topology_api.epoch_rules import state_path
 from topology_api.wording import typed
@@ -84,7 +85,7 @@ class KafkaSpout(SettlingSpout):
         problems = [
             *_topic_problems(topics),
             *filter(None, [servers_problem(servers)]),
-            *_start_problems(start := _time_of(start)),
+            *_start_problems(start := (time_of(start) or start) if isinstance(start, str) else start),
             *row_problems(names, decode, decode_key, schema),
             *settings_problems(settings, DECIDED_BY_SPOUT),
         ]
@@ -151,18 +152,9 @@ def _topic_problems(topics: object) -> Iterator[str]:
             yield f"topics has {typed(name)}: a topic's name has letters, digits, '.', '_' and '-'; a pattern begins with '^'"
 
 
-def _time_of(start: str | datetime | Offsets) -> str | datetime | Offsets:
-    """Return the time that ISO text is, "2026-11-29T10:00:00Z", as an address of a pipe gives it; other values as they are."""
-    if isinstance(start, str) and start not in (EARLIEST, LATEST):
-        with suppress(ValueError):
-            return datetime.fromisoformat(start.replace("Z", "+00:00"))  # Python 3.10 knows no Z
-    return start
-
-
 def _start_problems(start: object) -> Iterator[str]:
     if isinstance(start, datetime):
-        if start.tzinfo is None:
-            yield f"start is {start}, without a time zone: give one, datetime(..., tzinfo=timezone.utc)"
+        yield from filter(None, [zone_problem(start)])
     elif isinstance(start, Mapping):
         good = all(
             isinstance(topic, str)

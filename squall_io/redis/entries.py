@@ -12,10 +12,10 @@ import msgspec
 from msgspec.structs import astuple
 
 from squall_io.kit.codecs import Decode, MessageCodec, UnreadableMessage, decoder, format_problem
-from squall_io.lines.json_lines import JsonReader, json_problems, row_type
+from squall_io.kit.columns import column_problems
+from squall_io.lines.json_lines import JsonReader, row_type
 from squall_io.spark.rows.schema import Schema, parse_schema
 from squall_io.spark.rows.types import Array, Map, Struct
-from topology_api.names import field_problem
 from topology_api.wording import listed, shown, typed
 
 #: What a tuple can have of an entry.
@@ -53,23 +53,8 @@ def entry_problems(
     if decode != wanted:
         kind = "entries" if field is None else "one field"
         yield f"schema is given, and decode is {typed(decode)}: a schema of {kind} is for decode={wanted!r}"
-    elif "value" not in fields:
-        yield f"schema is given, and fields are {shown(fields)}: the columns of the schema stand in place of 'value'; add it"
-    elif problems := list(json_problems(schema, ("line",), "utf-8", "strict")):
-        yield from problems
     else:
-        names = names_of(tuple(map(str, fields)), str(schema))
-        yield from (f"a field {why}" for name in names if (why := field_problem(name)) is not None)
-        if len(set(names)) < len(names):
-            yield f"the fields of a tuple are {shown(names)}: a column of the schema is named like another field; rename it"
-
-
-def names_of(fields: tuple[str, ...], schema: str | None) -> tuple[str, ...]:
-    """Return the names of a tuple's fields."""
-    if schema is None:
-        return fields
-    columns = parse_schema(schema).names
-    return tuple(name for field in fields for name in (columns if field == "value" else (field,)))
+        yield from column_problems(fields, schema)
 
 
 def values_maker(

@@ -13,10 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from squall_io.kit.codecs import Decode, MessageCodec
+from squall_io.kit.columns import names_of
 from squall_io.kit.replays import replay_problems
 from squall_io.kit.settling_spout import SettlingSpout
+from squall_io.kit.starts import time_of, zone_problem
 from squall_io.redis.address import url_problems
-from squall_io.redis.entries import UNREADABLE_FIELDS, entry_problems, names_of
+from squall_io.redis.entries import UNREADABLE_FIELDS, entry_problems
 from squall_io.redis.ids import before_time, id_of
 from squall_io.redis.progress import EARLIEST, LATEST, Positions, united_positions
 from squall_io.redis.task import UNREADABLE, RedisStreamTask
@@ -134,12 +136,6 @@ def _stream_problems(streams: object) -> Iterator[str]:
         yield f"streams is {typed(streams)}: name each stream once"
 
 
-def _time_of(start: str) -> datetime | None:
-    with suppress(ValueError):
-        return datetime.fromisoformat(start.replace("Z", "+00:00"))  # Python 3.10 knows no Z
-    return None
-
-
 def _start_problems(start: object) -> Iterator[str]:
     if start in (EARLIEST, LATEST):
         return
@@ -147,11 +143,11 @@ def _start_problems(start: object) -> Iterator[str]:
         with suppress(ValueError):
             id_of(start)
             return
-        start = _time_of(start) or start
+        start = time_of(start) or start
     if not isinstance(start, datetime):
         yield f"start is {typed(start)}: give {EARLIEST!r}, {LATEST!r}, an id, a datetime, or ISO text"
-    elif start.tzinfo is None:
-        yield f"start is {start}, without a time zone: give one, datetime(..., tzinfo=timezone.utc)"
+    else:
+        yield from filter(None, [zone_problem(start)])
 
 
 def _beginning(start: str | datetime) -> str | int:
@@ -161,7 +157,7 @@ def _beginning(start: str | datetime) -> str | int:
     if isinstance(start, str):
         with suppress(ValueError):
             return id_of(start)
-        found = _time_of(start)
+        found = time_of(start)
         assert found is not None
         return before_time(found)
     return before_time(start)

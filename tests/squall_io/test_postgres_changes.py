@@ -259,7 +259,7 @@ def test_while_a_long_transaction_is_skipped_the_server_hears_from_the_task(
     reading.rows.clear()
     spout.rewind(position)
     until(lambda: reading.rows, reading.step)
-    assert len(said) >= 10, "each time that it is due"
+    assert len(said) >= 3, "each time that it is due, however many changes a read brings"
     assert not any(said) and place(server) == begin, "the transaction is needed"
     assert reading.rows[0][2] == {"id": count + 1, "name": "x"}
 
