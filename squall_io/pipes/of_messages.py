@@ -85,7 +85,7 @@ def _rabbitmq_url(address: PipeAddress) -> tuple[str, str]:
     return f"{address.scheme}://{server}/{vhost}", unquote(name)
 
 
-NATS: Final = "nats://HOST/STREAM or, as a sink, nats://HOST/SUBJECT"
+NATS: Final = "nats://HOST/NAME"
 
 
 def _nats_url(address: PipeAddress) -> str:
